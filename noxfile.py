@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from shutil import which
 from zipfile import ZipFile
@@ -35,6 +36,7 @@ nox.options.sessions = [
     "tests",
     "lowest",
     "agentos-client",
+    "channels",
     "api-client",
     "api-fuzz",
     "build",
@@ -89,6 +91,7 @@ def find_pythons() -> dict[str, Path]:
 FOUND = find_pythons()
 PYTHONS = list(dict.fromkeys([*list(FOUND)[:1], *list(FOUND)[-1:]]))  # the oldest and the newest
 LOCK = ROOT / "requirements/development.txt"
+CHANNELS = LOCK.with_name("channels.txt")  # the lock of the session of that name
 REPORTS = ROOT / ".nox/reports"  # what the sessions count; `.ci/count` adds it up
 # nox looks interpreters up by name on PATH: what was tried and runs comes before what is a shim.
 os.environ["PATH"] = os.pathsep.join(
@@ -101,14 +104,14 @@ def groups(*names: str) -> tuple[str, ...]:
     return nox.project.dependency_groups(PYPROJECT, *names)
 
 
-def install(session: nox.Session, *names: str, extras: str = "postgres") -> None:
+def install(session: nox.Session, *names: str, extras: str = "postgres", held: Path = LOCK) -> None:
     """Install the project in editable mode, with these extras and dependency groups."""
-    session.install("-e", f".[{extras}]", *groups(*names), *lock_options())
+    session.install("-e", f".[{extras}]", *groups(*names), *lock_options(held))
 
 
-def lock_options() -> tuple[str, ...]:
-    """Return what holds an installation to the versions and digests of the lock."""
-    return ("--constraint", str(LOCK))
+def lock_options(held: Path = LOCK) -> tuple[str, ...]:
+    """Return what holds an installation to the versions and digests of a lock."""
+    return ("--constraint", str(held))
 
 
 def pytest(
@@ -220,8 +223,9 @@ def lowest(session: nox.Session) -> None:
     """Run the tests of the frontends on the oldest Python, with the lowest versions allowed.
 
     What only computes is left out: an enumeration of states comes out the same on any Python; the
-    console, which a browser runs; and what waits for leases or restarts many times (`newest`): that
-    is decided by the core and by SQL.  One restart of each kind is tried here as well.
+    console, which a browser runs; and what is marked `newest`: what else a browser runs, and what
+    waits for leases or restarts many times, which is decided by the core and by SQL.  One restart
+    of each kind is tried here as well.
     """
     if "3.11" not in FOUND:
         session.warn("Python 3.11 is not on this machine: the oldest here stands in for it")
@@ -274,9 +278,16 @@ def nightly(session: nox.Session) -> None:
         "runs_go_on",
         "runs_go_on_nodes",
         "runs_go_on_points",
+        "budgets_crash",
         "channels_crash",
         "channels_custom",
+        "channels_decisions",
+        "channels_press_kills",
         "continue_crash",
+        "continue_protocol",
+        "forks_everywhere",
+        "migrations_crash",
+        "retention_year",
         "state_crash",
         "docs_try_it",
     )
@@ -292,7 +303,7 @@ def storm(session: nox.Session) -> None:
     was never reached, counted over all that stands in the file.
     """
     install(session, "test")
-    session.run("python", "-m", "legation_testing.storm", *session.posargs)
+    session.run("python", "-m", "legation_testing.swarm", *session.posargs)
 
 
 @nox.session(default=False)
@@ -308,6 +319,8 @@ def lock(session: nox.Session) -> None:
     extras = ("--extra=otel", "--extra=pdf", "--extra=postgres")
     served = (*extras, f"--constraint={LOCK}")
     session.run(*compile_, *form, *served, f"--output-file={server}")
+    judged = ("--extra=postgres", "--group=test", "--group=channels")
+    session.run(*compile_, *form, *judged, f"--output-file={CHANNELS}")
 
 
 @nox.session(name="agentos-client", allow_parallel=True)
@@ -322,6 +335,13 @@ def agentos_client(session: nox.Session) -> None:
         "python-multipart<1",
     )
     session.run("pytest", report(session), "tests/clients", *session.posargs)
+
+
+@nox.session(allow_parallel=True)
+def channels(session: nox.Session) -> None:
+    """Exchange messages with the libraries of others for Telegram, Slack, WhatsApp, webhooks."""
+    install(session, "test", "channels", held=CHANNELS)
+    session.run("pytest", report(session), "tests/channels", *session.posargs)
 
 
 @nox.session(name="api-client", allow_parallel=True)
@@ -341,7 +361,10 @@ def api_fuzz(session: nox.Session) -> None:
 
 @nox.session(allow_parallel=True)
 def build(session: nox.Session) -> None:
-    """Build the distributions; only our packages are in them, and the wheel works alone."""
+    """Build the distributions; only our packages are in them, and the wheel works alone.
+
+    It is built twice, from the source distribution and from this tree: both are the same bytes.
+    """
     session.install(*groups("build"))
     out = Path(session.create_tmp()).resolve()
     for stale in out.glob("legation-*"):
@@ -349,6 +372,7 @@ def build(session: nox.Session) -> None:
     session.run("python", "-m", "build", "--installer=uv", f"--outdir={out}")
     session.run("twine", "check", "--strict", *map(str, out.glob("legation-*")))
     (wheel,) = out.glob("*.whl")
+    check_reproducible(session, wheel, out / "again")
     # W002: the licence of the documentation pages is Apache-2.0 to the letter, as ours is.
     contents = ["--ignore=W002", f"--toplevel={','.join(PACKAGES)}", str(wheel)]
     session.run("check-wheel-contents", *contents)
@@ -359,6 +383,39 @@ def build(session: nox.Session) -> None:
     session.run("uv", "pip", "install", "--quiet", f"--python={python}", str(wheel))
     with session.chdir(out):
         session.run("empty/bin/legation", "--help", external=True)
+
+
+def check_reproducible(session: nox.Session, wheel: Path, again: Path) -> None:
+    """End the session when a second build gives another digest; files have the date of none."""
+    for stale in again.glob("*.whl"):
+        stale.unlink()
+    session.run("python", "-m", "build", "--installer=uv", "--wheel", f"--outdir={again}")
+    digests = [sha256(path.read_bytes()).hexdigest() for path in (wheel, again / wheel.name)]
+    session.log("%s has the SHA-256 %s", wheel.name, digests[0])
+    if len(set(digests)) > 1:
+        session.error(f"{wheel.name} is another one when it is built again: {digests[1]}")
+
+
+@nox.session(default=False)
+def sbom(session: nox.Session) -> None:
+    """Write the bill of materials of a server (CycloneDX 1.6): `dist/legation.cdx.json`.
+
+    It names what `requirements/server.txt` holds, each with its digests; it is the same each time.
+    """
+    session.install("cyclonedx-bom==7.5.0")
+    out = ROOT / "dist/legation.cdx.json"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    form = ("--output-reproducible", "--output-format=JSON", "--spec-version=1.6", "--validate")
+    root = (f"--pyproject={ROOT / 'pyproject.toml'}", "--mc-type=application")
+    held = str(LOCK.with_name("server.txt"))
+    session.run("cyclonedx-py", "requirements", *form, *root, f"--output-file={out}", held)
+
+
+@nox.session(default=False)
+def advisories(session: nox.Session) -> None:
+    """Look for known vulnerabilities in what is locked: `-- all.zip`, an export of osv.dev."""
+    session.install("packaging", *lock_options())
+    session.run("python", "-m", "tests.advisories", *session.posargs)
 
 
 def check_contents(session: nox.Session, wheel: Path) -> None:

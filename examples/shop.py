@@ -29,6 +29,7 @@ class Resolution:
     next_step: Literal["none", "ship again", "call"] = "none"
 
 
+@tool(again="safe")
 def list_orders(run: Run) -> dict[str, int]:
     """List the orders of the customer, with their prices."""
     return ORDERS.get(run.user_id or "", {})

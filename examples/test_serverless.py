@@ -11,7 +11,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Generator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlencode
 
 import pytest
@@ -21,6 +21,7 @@ from test_whatsapp import SECRETS
 from legation import Agent, Channel, Database, Platform
 from legation_host.hosting import open_platform
 
+HOST: Final = "x.execute-api.eu-central-1.amazonaws.com"
 SCHEDULE = {"source": "aws.events", "detail-type": "Scheduled Event"}
 
 
@@ -84,12 +85,13 @@ def platform(meta: Meta, tmp_path: Path) -> Platform:
             Database(name, f"sqlite:///{tmp_path}/{name}.db") for name in ("main", "second")
         ],
         environ=SECRETS,
+        allowed_hosts=[HOST],
     )
 
 
 def event(method: str, path: str, form: Mapping[str, str] | None = None, **more: Any) -> Any:
     """Return an event of an HTTP API, payload format 2.0."""
-    headers = {"host": "x.execute-api.eu-central-1.amazonaws.com", "x-forwarded-proto": "https"}
+    headers = {"host": HOST, "x-forwarded-proto": "https"}
     if form is not None:
         headers["content-type"] = "application/x-www-form-urlencoded"
     body = urlencode(form or {}).encode()

@@ -12,7 +12,7 @@ from shop import Resolution, platform
 
 from legation import Platform, Principal
 from legation.models.conversation import Prompt
-from legation_testing import Client, ScriptedModel, call, crash_everywhere
+from legation_testing import Client, ScriptedModel, StormWorld, call, crash_everywhere, storm
 
 SCOPES = ["agents:clerk:run", "agents:read", "sessions:read"]
 ANN, BOB = Principal("ann", SCOPES), Principal("bob", SCOPES)
@@ -106,3 +106,14 @@ def test_state_knows_of_a_refund_just_where_the_run_does_wherever_it_crashes() -
             assert state == ({"refunds": ["A-1"]} if paid else {})
 
     assert crash_everywhere(make, act, check, every=3).points > 20
+
+
+@storm(platform, crashes="each", seeds=20, caller=ANN)
+def test_refund_is_paid_at_most_once_in_a_storm(world: StormWorld) -> None:
+    steps: list[Any] = [call("list_orders"), call("refund", order="A-1", amount=30), SETTLED]
+    with world.override(model=ScriptedModel(steps, by_prompt=True)):
+        asked = world.run("clerk", "My lamp is broken", session_id="s")
+        if asked is not None and asked.status == "PAUSED":
+            world.go_on(asked, confirmed=True)
+
+    assert world.carried_out("refund") <= 1

@@ -43,6 +43,8 @@ class Operation:
         lists: The answer holds just those ids that the caller has an action on.
         also: Whole scopes that count as well.
         owned: The path parameters of what belongs to somebody: another's is as if absent.
+        whole: A token that is for one session is not enough, whatever its scopes.
+        self_named: The path parameter with a user, who needs no scope.
     """
 
     kind: str
@@ -52,6 +54,8 @@ class Operation:
     lists: bool = False
     also: tuple[str, ...] = ()
     owned: tuple[str, ...] = ()
+    whole: bool = False
+    self_named: str | None = None
 
 
 def _scope(resource: str, *actions: str, **more: object) -> Operation:
@@ -107,6 +111,9 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", "/agents/{agent_id}/runs/{run_id}/events"): _scope(
         "agents", "read", "run", names="agent_id", owned=RUN, also=READS
     ),
+    ("GET", "/agents/{agent_id}/runs/{run_id}/replay"): _scope(
+        "agents", "read", "run", names="agent_id", owned=RUN
+    ),
     ("POST", "/agents/{agent_id}/runs/{run_id}/cancel"): _scope(
         "agents", "run", names="agent_id", owned=RUN
     ),
@@ -115,6 +122,15 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ),
     ("POST", "/agents/{agent_id}/runs/{run_id}/resume"): _scope(
         "agents", "run", names="agent_id", owned=RUN
+    ),
+    ("POST", "/agents/{agent_id}/runs/{run_id}/fork"): _scope(
+        "agents", "run", names="agent_id", owned=RUN
+    ),
+    ("GET", "/agents/{agent_id}/runs/{run_id}/checkpoints"): _scope(
+        "agents", "read", "run", names="agent_id", owned=RUN, also=READS
+    ),
+    ("GET", "/agents/{agent_id}/runs/{run_id}/checkpoints/{message_index}"): _scope(
+        "agents", "read", "run", names="agent_id", owned=RUN, also=READS
     ),
     # Teams: the same.
     ("GET", "/teams"): _scope("teams", "read", "run", lists=True),
@@ -127,6 +143,9 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("GET", "/teams/{team_id}/runs/{run_id}/events"): _scope(
         "teams", "read", "run", names="team_id", owned=RUN, also=READS
     ),
+    ("GET", "/teams/{team_id}/runs/{run_id}/replay"): _scope(
+        "teams", "read", "run", names="team_id", owned=RUN
+    ),
     ("POST", "/teams/{team_id}/runs/{run_id}/cancel"): _scope(
         "teams", "run", names="team_id", owned=RUN
     ),
@@ -135,6 +154,15 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ),
     ("POST", "/teams/{team_id}/runs/{run_id}/resume"): _scope(
         "teams", "run", names="team_id", owned=RUN
+    ),
+    ("POST", "/teams/{team_id}/runs/{run_id}/fork"): _scope(
+        "teams", "run", names="team_id", owned=RUN
+    ),
+    ("GET", "/teams/{team_id}/runs/{run_id}/checkpoints"): _scope(
+        "teams", "read", "run", names="team_id", owned=RUN, also=READS
+    ),
+    ("GET", "/teams/{team_id}/runs/{run_id}/checkpoints/{message_index}"): _scope(
+        "teams", "read", "run", names="team_id", owned=RUN, also=READS
     ),
     # Sessions: no scope names one.
     ("GET", "/sessions"): _scope("sessions", "read"),
@@ -147,9 +175,14 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("POST", "/sessions"): _scope("sessions", "write"),
     ("PATCH", "/sessions/{session_id}"): _scope("sessions", "write", owned=SESSION),
     ("POST", "/sessions/{session_id}/rename"): _scope("sessions", "write", owned=SESSION),
+    ("POST", "/sessions/{session_id}/fork"): _scope("sessions", "write", owned=SESSION),
     ("DELETE", "/sessions"): _scope("sessions", "delete"),
     # Nothing of another's is deleted, and what is not there is gone: it is not told apart.
     ("DELETE", "/sessions/{session_id}"): _scope("sessions", "delete"),
+    ("DELETE", "/sessions/{session_id}/runs/{run_id}"): _scope("sessions", "delete"),
+    # Users: anybody exports itself.
+    ("DELETE", "/users/{user_id}"): _scope("users", "erase", whole=True),
+    ("GET", "/users/{user_id}/export"): _scope("users", "read", whole=True, self_named="user_id"),
     # Databases.
     ("GET", "/databases"): _scope("databases", "read", lists=True),
     ("GET", "/databases/{db_id}"): _scope("databases", "read", names="db_id"),
@@ -164,6 +197,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     # Channels and the audit trail.
     ("GET", "/{channel}/webhook"): SIGNATURE,
     ("POST", "/{channel}/webhook"): SIGNATURE,
+    ("POST", "/{channel}/interactions"): SIGNATURE,
     ("GET", "/channels"): _scope("channels", "read", lists=True),
     ("GET", "/channels/{channel}"): _scope("channels", "read", names="channel"),
     ("GET", "/channels/{channel}/messages"): _scope("channels", "read", names="channel"),
@@ -179,6 +213,7 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
         "channels", "write", names="channel"
     ),
     ("POST", "/channels/{channel}/test"): _scope("channels", "write", names="channel"),
+    ("POST", "/channels/{channel}/send"): _scope("channels", "write", names="channel"),
     ("GET", "/channels/{channel}/replies"): _scope("channels", "read", names="channel"),
     ("GET", "/{channel}/status"): TOKEN,
     # What AgentOS keeps and nothing is kept of here: under the scopes that AgentOS has for it.
@@ -201,6 +236,8 @@ OPERATIONS: Final[Mapping[tuple[str, str], Operation]] = {
     ("POST", "/approvals/{approval_id}/resolve"): TOKEN,
     ("DELETE", "/approvals/{approval_id}"): _scope("approvals", "delete"),
     ("GET", "/audit"): _scope("audit", "read"),
+    ("GET", "/audit/export"): _scope("audit", "read"),
+    ("GET", "/audit/verify"): _scope("audit", "read"),
     ("GET", "/audit/refusals"): _scope("audit", "read"),
 }
 
@@ -263,6 +300,14 @@ def visible_ids(operation: Operation, scopes: Iterable[str]) -> frozenset[str]:
     )
 
 
+PUBLIC: Final = frozenset(
+    template
+    for (_, template), operation in OPERATIONS.items()
+    if operation in (OPEN, WELCOME, SIGNATURE)
+)
+"""The paths at which something is answered without a token: there it is told what is not."""
+
+
 def verdict(question: Question) -> str:
     """Return `answered`, `listed`, `signature`, or why not: `401`, `403`, `404`, `405`.
 
@@ -271,8 +316,8 @@ def verdict(question: Question) -> str:
     method = "GET" if question.method == "HEAD" else question.method
     operation = OPERATIONS.get((method, question.template))
     if operation is None:
-        public = OPERATIONS.get(("GET", question.template)) in (OPEN, WELCOME, SIGNATURE)
-        return "401" if question.scopes is None and not public else "405"
+        hidden = question.scopes is None and question.template not in PUBLIC
+        return "401" if hidden else "405"
     if operation.kind == "signature":
         return "signature" if question.hosted else "404"
     if operation.kind == "welcome" and question.forged:
@@ -280,7 +325,10 @@ def verdict(question: Question) -> str:
     if operation.kind not in ("open", "welcome") and question.scopes is None:
         return "401"
     scopes: frozenset[str] = question.scopes or frozenset()
-    if operation.kind == "scope":
+    if operation.whole and question.session is not None:
+        return "403"
+    is_self = operation.self_named and question.ids[operation.self_named] == question.subject
+    if operation.kind == "scope" and not is_self:
         named = question.ids.get(operation.names) if operation.names else None
         if not any(enough(operation, scope, named) for scope in scopes):
             if operation.lists and visible_ids(operation, scopes):

@@ -88,6 +88,7 @@ def demo(
     databases: Iterable[Database] = (Database("main", "sqlite://"),),
     channels: Iterable[Channel] = (CHAT,),
     jwks: bytes | None = None,
+    revocations: bytes | None = None,
     environ: dict[str, str] = ENVIRON,
     options: dict[str, Any] | None = None,
     **configuration: Any,
@@ -104,6 +105,7 @@ def demo(
         }
     return Platform(
         jwks=jwks,
+        revocations=revocations,
         environ=environ,
         agents=agents,
         teams=(Team(id="crew", members=("alpha", "beta")),),

@@ -18,7 +18,7 @@ from legation import AuthorizationConfig, Platform
 from legation.api.openapi import OPERATIONS
 from legation.api.openapi.document import document
 from legation.api.routes import ROUTES
-from legation.hosted.registry import Registry
+from legation.hosted.registry import HostedChannel, Registry
 from legation.http.messages import Request, compact_json
 from legation.http.routing import Match, Router, parse_target
 from legation_testing import ClientResponse, parse_events
@@ -183,6 +183,7 @@ class _Config:
 @frozen
 class _Codec:
     receives: bool
+    interacts: bool
 
 
 @frozen
@@ -221,6 +222,10 @@ class _Described:
         return {channel.id: channel for channel in self.hosted}
 
 
+def _describe_channel(channel: HostedChannel) -> _Channel:
+    return _Channel(channel.id, _Codec(channel.codec.receives, channel.codec.interacts))
+
+
 def _describe(registry: Registry) -> _Described:
     config = registry.config
     # Tests draw keys; the document has none.
@@ -228,7 +233,7 @@ def _describe(registry: Registry) -> _Described:
     named = (registry.agents, registry.teams, registry.databases)
     return _Described(
         _Config(config.name, config.description, config.authorization, authorization),
-        tuple(_Channel(one.id, _Codec(one.codec.receives)) for one in registry.channels.values()),
+        tuple(map(_describe_channel, registry.channels.values())),
         () if config.authorization else tuple(tuple(one)[:1] for one in named),
     )
 

@@ -12,7 +12,8 @@ from .drivers import Driver, PostgresDriver, SqliteDriver
 
 __all__ = ["LEDGER", "dump"]
 
-LEDGER: Final = "schema_ledger"
+LEDGER: Final = frozenset({"schema_ledger", "trail", "trail_kept", "trail_subjects"})
+"""The ledger, and the audit trail beside it."""
 
 
 def dump(driver: Driver, *, ledger: bool = False) -> str:
@@ -24,7 +25,7 @@ def dump(driver: Driver, *, ledger: bool = False) -> str:
             tables = _postgres(driver.connection)
         case _:
             raise NotImplementedError(type(driver))
-    kept = (lines for name, lines in tables.items() if ledger or name != LEDGER)
+    kept = (lines for name, lines in tables.items() if ledger or name not in LEDGER)
     return "".join(f"{line}\n" for lines in kept for line in lines)
 
 

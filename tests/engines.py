@@ -26,7 +26,10 @@ from attrs import field, frozen
 
 from .ports import free_port
 
-__all__ = ["Cluster", "NoPostgres", "cluster", "restarting"]
+__all__ = ["PASSWORD_GROUP", "Cluster", "NoPostgres", "cluster", "restarting"]
+
+PASSWORD_GROUP: Final = "with_password"
+"""The members of this role need their password; everybody else is trusted."""
 
 _SUPERUSER: Final = "postgres"
 _UNPRIVILEGED: Final = "nobody" if os.geteuid() == 0 else None
@@ -148,6 +151,8 @@ def _initdb(binaries: Path, data: Path) -> None:
         check=True,
         capture_output=True,
     )
+    rules = data / "pg_hba.conf"
+    rules.write_text(f"host all +{PASSWORD_GROUP} 127.0.0.1/32 scram-sha-256\n{rules.read_text()}")
 
 
 def _started(binaries: Path, data: Path, sockets: Path) -> tuple[subprocess.Popen[bytes], int]:

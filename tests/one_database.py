@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeGuard, TypeVar, cast
 
 from legation.migrations.catalogue import CATALOGUE, Catalogue
+from legation.store.audit_tables import create_trail
 from legation.store.leases import fill_clock
 from legation.store.nodes import Beat, Bury
 from legation.store.units import Dialect, Undo, Unit
@@ -52,6 +53,8 @@ class Database:
                 statement = step.statement(Dialect.SQLITE)
                 if statement is not None and only in (text := statement.text(Dialect.SQLITE)):
                     self.connection.execute(text)
+        for statement in create_trail():
+            self.connection.execute(statement.text(Dialect.SQLITE))
 
     def __del__(self) -> None:
         self.connection.close()  # Python 3.13 warns of those that are dropped open

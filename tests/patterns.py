@@ -64,6 +64,9 @@ JUDGED: Final = 0.005
 GROWTH: Final = 2.8
 """For twice the length.  A line doubles, a square quadruples."""
 
+SUSPECT: Final = 2.2
+"""From here on it is looked at again: what slows the shorter one hides a square."""
+
 _ROUNDS: Final = 5
 _TRIES: Final = 3
 
@@ -81,6 +84,11 @@ class Measured:
         """Whether it costs more than in proportion to the length."""
         return self.long > JUDGED and self.long > GROWTH * self.short
 
+    @property
+    def suspect(self) -> bool:
+        """Whether it may cost more than that, and has to be measured better."""
+        return self.long > JUDGED and self.long > SUSPECT * self.short
+
 
 def _cost(call: Callable[[], object]) -> float:
     begun = time.thread_time()
@@ -92,12 +100,12 @@ def growth(call: Call, lengths: tuple[int, int] = LENGTHS, text: str = "") -> Me
     """Return what `call` costs at two lengths, the least of five.
 
     At the first sight under what is judged, both are taken once.  The two lengths take turns, so
-    that whatever else the machine does slows both; what seems to grow is looked at three times.
+    that whatever else the machine does slows both; a suspect is looked at three times.
     """
     short, long = map(call, lengths)
     measured = Measured(_cost(short), _cost(long), text)
     costs: list[tuple[float, float]] = []
-    while measured.grows and len(costs) < _TRIES * _ROUNDS:
+    while measured.suspect and len(costs) < _TRIES * _ROUNDS:
         costs += [(_cost(short), _cost(long)) for _ in range(_ROUNDS)]
         measured = Measured(min(one for one, _ in costs), min(two for _, two in costs), text)
     return measured

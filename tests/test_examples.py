@@ -32,6 +32,7 @@ from .frontends.hosted import hosted
 from .providers.chat_completions import ChatCompletionsServer
 from .providers.deliveries import ENVIRON, whatsapp
 from .providers.model_server import KEY, Said, serving
+from .storm_report import PAGE, PLUGIN, find_report
 from .transcripts import ROOT, Exchange, Terminal
 
 EXAMPLES: Final = ROOT / "examples"
@@ -52,12 +53,14 @@ def test_every_example_is_listed_and_run_here() -> None:
         "outside.py",
         "plain.py",
         "plain.toml",
+        "provider.py",
         "shop.py",
         "test_booking.py",
         "test_hotel.py",
         "test_crashes.py",
         "serverless.py",
         "test_newsroom.py",
+        "test_recordings.py",
         "test_serverless.py",
         "test_shop.py",
         "test_whatsapp.py",
@@ -68,32 +71,45 @@ def test_every_example_is_listed_and_run_here() -> None:
     }
 
 
-def test_tests_among_the_examples_pass(tmp_path: Path) -> None:
+def test_tests_among_the_examples_pass_and_give_the_report_of_the_page(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(EXAMPLES)],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *PLUGIN, str(EXAMPLES)],
         capture_output=True,
         text=True,
         check=False,
         cwd=tmp_path,
-        timeout=120,
+        timeout=300,
     )
 
     assert done.returncode == 0, done.stdout + done.stderr
+    assert find_report(done.stdout) == find_report(PAGE.read_text("utf-8"))
+
+
+REPEATED: Final = (
+    "test_booking.py::test_clear_bookings_twice_whenever_the_process_dies",
+    "test_crashes.py::test_session_goes_on_after_the_crash",
+    "test_crashes.py::test_what_was_answered_is_still_there",
+    "test_newsroom.py::test_no_reporter_is_left_at_work_whenever_the_process_dies",
+    "test_shop.py::test_state_knows_of_a_refund_just_where_the_run_does_wherever_it_crashes",
+)
+"""These crash at every effect, as another does that is tried; a plugin changes nothing there."""
 
 
 def test_tests_among_the_examples_need_no_plugin_of_pytest() -> None:
     """What a checkout with `pip install . pytest` has."""
+    left_out = [f"--deselect={name}" for name in REPEATED]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "examples"],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *left_out, "examples"],
         capture_output=True,
         text=True,
         check=False,
         cwd=ROOT,
         env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-        timeout=120,
+        timeout=300,
     )
 
     assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(REPEATED)} deselected" in done.stdout
 
 
 def test_platform_in_python_and_as_a_file_are_the_same() -> None:

@@ -104,7 +104,10 @@ def set_of_a_model_what_it_has_not() -> None:
 
 
 def forget_a_secret_of_a_channel() -> None:
-    WhatsAppChannel("w", agent="a", phone_number_id="1", app_secret_env="S", verify_token_env="T")  # type: ignore[call-arg]
+    whatsapp = WhatsAppChannel(
+        "w", agent="a", phone_number_id="1", app_secret_env="S", verify_token_env="T"
+    )
+    Platform(agents=[ECHO], channels=[whatsapp], environ={"S": "secret", "T": "token"})
 
 
 def give_an_example_for_a_schema() -> None:
@@ -234,7 +237,11 @@ MISTAKES: Final[tuple[tuple[Callable[[], None], type[Exception], str], ...]] = (
         "agents[0].model: expected a name: list it in Platform(models=[…]), write model='slow'",
     ),
     (set_of_a_model_what_it_has_not, TypeError, UNEXPECTED + "'temperature'"),
-    (forget_a_secret_of_a_channel, TypeError, "argument: 'access_token_env'"),
+    (
+        forget_a_secret_of_a_channel,
+        ConfigurationError,
+        "channels.w.access_token_env: missing",
+    ),
     (
         give_an_example_for_a_schema,
         ConfigurationError,

@@ -183,7 +183,7 @@ def report(folder: Path) -> None:
     with closing(sqlite3.connect(folder / "main.db")) as connection:
         rows, total = connection.execute("select count(*), sum(count) from refusals").fetchone()
         others = connection.execute("select sum(count) from refusals where status = 0").fetchone()
-        (trail,) = connection.execute("select count(*) from audit").fetchone()
+        (trail,) = connection.execute("select coalesce(sum(count), 0) from trail").fetchone()
     print(f"  {rows:,} rows count {total:,}, {others[0] or 0:,} of them as others; trail: {trail}")
 
 

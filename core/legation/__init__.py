@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 __all__ = [
     "Agent",
     "AnthropicModel",
+    "Audit",
+    "AuditKey",
     "AuthorizationConfig",
     "Channel",
     "ConfigurationError",
@@ -36,8 +38,10 @@ __all__ = [
     "Principal",
     "Request",
     "Response",
+    "Retention",
     "Run",
     "RunFile",
+    "Sender",
     "SlackChannel",
     "StandardChannel",
     "Streamed",
@@ -56,6 +60,8 @@ if TYPE_CHECKING:
     from .api.custom_routes import CustomRoute
     from .config import (
         Agent,
+        Audit,
+        AuditKey,
         AuthorizationConfig,
         Channel,
         ConfigurationError,
@@ -63,6 +69,7 @@ if TYPE_CHECKING:
         Database,
         Model,
         Notify,
+        Retention,
         Team,
     )
     from .http.messages import Request, Response, Streamed
@@ -71,6 +78,7 @@ if TYPE_CHECKING:
         CustomChannel,
         EchoModel,
         OpenAIModel,
+        Sender,
         SlackChannel,
         StandardChannel,
         TelegramChannel,
@@ -98,10 +106,11 @@ else:
 
 
 _CONFIG: Final = (
-    "Agent AuthorizationConfig Channel ConfigurationError Console Database Model Notify Team"
+    "Agent Audit AuditKey AuthorizationConfig Channel ConfigurationError Console Database Model"
+    " Notify Retention Team"
 )
 _KINDS: Final = (
-    "AnthropicModel CustomChannel EchoModel OpenAIModel SlackChannel StandardChannel"
+    "AnthropicModel CustomChannel EchoModel OpenAIModel Sender SlackChannel StandardChannel"
     " TelegramChannel WhatsAppChannel"
 )
 _HOMES: Final = {

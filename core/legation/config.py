@@ -21,10 +21,13 @@ from .kinds import (
     AnthropicModel,
     CustomChannel,
     EchoModel,
+    FunctionLike,
     Identified,
     OpenAIModel,
+    SessionOf,
     SlackChannel,
     StandardChannel,
+    SubjectsLike,
     TelegramChannel,
     Texts,
     TextsOrNone,
@@ -35,7 +38,7 @@ from .kinds import (
     texts_or_text,
 )
 from .models.conversation import ModelProtocol
-from .shares.limits import LimitOverrides, PlatformLimits
+from .shares.limits import LimitOverrides, NodeLimits, PlatformLimits
 from .tools import Run, Tool
 from .values import frozen
 
@@ -46,6 +49,8 @@ __all__ = [
     "Algorithm",
     "AnyChannel",
     "AnyModel",
+    "Audit",
+    "AuditKey",
     "AuthorizationConfig",
     "Channel",
     "ConfigurationError",
@@ -59,6 +64,7 @@ __all__ = [
     "PlatformConfig",
     "Provider",
     "Reader",
+    "Retention",
     "Team",
     "structure",
 ]
@@ -109,6 +115,9 @@ Algorithm: TypeAlias = Literal[
 ]
 """The algorithm of a token's signature."""
 
+PrefixIssuers: TypeAlias = Literal["others", "all"]
+"""The issuers whose users own data as `<issuer>#<user id>`: all but the first, or all."""
+
 OnBusy: TypeAlias = Literal["queue", "reject"]
 """The fate of a run whose session has another one active: it waits, or is refused."""
 
@@ -154,10 +163,16 @@ class AuthorizationConfig:
     A claim is named by its name as it stands, or by a JSON Pointer that begins with `/`.  Without
     `audience` that is the platform's id; without `issuer` it is not verified.  A run is given the
     claims of `dependencies_claims` and `session_state_claims`, whatever its caller sends.
+
+    A token has to have the claims of `require`, and lives for `max_lifetime_seconds` at most; no
+    token of `revocations_file` is accepted.  That file and `jwks_file` are read again as they
+    change; one that cannot be read counts for `keys_stale_seconds` as it was.
     """
 
     verification_keys: tuple[str, ...] = field(default=(), converter=strings, repr=False)
     jwks_file: str | None = None
+    revocations_file: str | None = None
+    keys_stale_seconds: float = 86_400.0
     algorithm: Algorithm = "RS256"
     verify_audience: bool = False
     admin_scope: str = "platform:admin"
@@ -166,6 +181,9 @@ class AuthorizationConfig:
     issuer: TextsOrNone = field(default=None, converter=texts_or_none)
     scopes_claim: Texts = field(default=("scopes",), converter=texts_or_text)
     user_id_claim: str = "sub"
+    prefix_issuers: PrefixIssuers = "others"
+    require: tuple[str, ...] = field(default=(), converter=strings)
+    max_lifetime_seconds: float | None = None
     dependencies_claims: tuple[str, ...] = field(default=(), converter=strings)
     session_state_claims: tuple[str, ...] = field(default=(), converter=strings)
 
@@ -175,16 +193,55 @@ class AuthorizationConfig:
         return any(page in self.excluded_routes for page in pages)
 
 
+@frozen(kw_only=True)
+class Retention:
+    """The days for which each kind of data is kept; None for no end of it, or the usual one.
+
+    Only what is finished goes: no run that waits, is under way or paused, no message or reply that
+    waits, and no session that has one.
+
+    Attributes:
+        sessions_days: Sessions with all that belongs to them, since their last activity.
+        runs_days: Runs with their events, their steps and the runs of their members, since their
+            end.
+        events_days: The events of runs, since the end of these.
+        steps_days: The steps of runs, which forks and recordings are made of, since their end.
+        messages_days: Answered messages and sent replies of channels; 30 days if it is not said.
+        dead_letters_days: Messages and replies that were given up, since they were stored.
+        answers_days: Answers under an `Idempotency-Key`; a day if it is not said.
+        incidents_days: Incidents; 30 days if it is not said.
+        counters_days: Counts of refused requests, 30 days if it is not said, and those of callers
+            who keep nothing.
+        trail_days: The rows of the audit trail.
+    """
+
+    sessions_days: int | None = None
+    runs_days: int | None = None
+    events_days: int | None = None
+    steps_days: int | None = None
+    messages_days: int | None = None
+    dead_letters_days: int | None = None
+    answers_days: int | None = None
+    incidents_days: int | None = None
+    counters_days: int | None = None
+    trail_days: int | None = None
+
+
 @frozen
 class Database:
     """A database by its id: `sqlite:///file.db`, `sqlite://` (in memory) or `postgresql://…`.
 
-    `auto_migrate` brings it to the newest schema at start; unset, that is so for SQLite alone.
+    `auto_migrate` brings it to the newest schema at start; unset, that is so for SQLite alone.  In
+    place of its `url`, `url_env` names the environment variable that holds it, or `url_file` the
+    file.  What its `retention` says counts in place of what that of the platform says.
     """
 
     id: str
-    url: str = field(repr=False)  # it may hold a password
+    url: str = field(default="", repr=False)  # it may hold a password
     auto_migrate: bool | None = None
+    url_env: str | None = field(default=None, kw_only=True)
+    url_file: str | None = field(default=None, kw_only=True)
+    retention: Retention | None = field(default=None, kw_only=True)
 
 
 @frozen
@@ -193,8 +250,8 @@ class Model:
 
     It has a name in the configuration, and `provider` says which protocol it speaks.  `id` is the
     provider's name for it.  `delay_seconds` is for the provider `echo` alone, the rest for the
-    others.  `api_key_env` names the environment variable that holds the key: it is never written
-    here.
+    others.  `api_key_env` names the environment variable that holds the key, or `api_key_file` the
+    file: it is never written here.
     """
 
     name: str
@@ -203,6 +260,7 @@ class Model:
     delay_seconds: float = 0.0
     base_url: str | None = None
     api_key_env: str | None = None
+    api_key_file: str | None = field(default=None, kw_only=True)
     timeout_seconds: float | None = None
     idle_seconds: float | None = None
     max_output_tokens: int | None = None
@@ -271,27 +329,50 @@ class Channel(Identified):
 
     It is served at `/{id}/webhook`, and one of `agent` and `team` answers it.
 
-    Secrets are named by the environment variable that holds them (`…_env`), never written here.
-    Which of the settings a channel takes depends on its kind; one that it does not take is a
-    fault, as is a secret that is missing: no channel is open for want of a secret.  `settings` are
-    those of a kind that is not ours.
+    Secrets are named by the environment variable that holds them (`…_env`) or by their file
+    (`…_file`), never written here.  Which of the settings a channel takes depends on its kind; one
+    that it does not take is a fault, as is a secret that is missing: no channel is open for want of
+    a secret.  `settings` are those of a kind that is not ours.
     """
 
     kind: str
     agent: str | None = None
     team: str | None = None
     apology: str | None = None
+    show_typing: bool = False
+    stream_answers: bool = False
+    approve: Texts = field(default=("nobody",), converter=texts_or_text)
+    session: SessionOf = "thread and person"
+    commands: bool = True
+    allow: TextsOrNone = field(default=None, converter=texts_or_none)
+    waiting: int = 100
+    subjects: SubjectsLike = field(factory=dict[str, str])
+    router: FunctionLike | None = None
+    agents: Mapping[str, str] = field(factory=dict[str, str])
+    transcribe: str | None = None
+    gather_seconds: float = 0.0
     app_secret_env: str | None = None
+    app_secret_file: str | None = None
     previous_app_secret_env: str | None = None
+    previous_app_secret_file: str | None = None
     verify_token_env: str | None = None
+    verify_token_file: str | None = None
     access_token_env: str | None = None
+    access_token_file: str | None = None
     secret_token_env: str | None = None
+    secret_token_file: str | None = None
     previous_secret_token_env: str | None = None
+    previous_secret_token_file: str | None = None
     bot_token_env: str | None = None
+    bot_token_file: str | None = None
     signing_secret_env: str | None = None
+    signing_secret_file: str | None = None
     previous_signing_secret_env: str | None = None
+    previous_signing_secret_file: str | None = None
     secret_env: str | None = None
+    secret_file: str | None = None
     previous_secret_env: str | None = None
+    previous_secret_file: str | None = None
     phone_number_id: str | None = None
     reply_url: str | None = None
     api_base_url: str | None = None
@@ -355,16 +436,63 @@ class Notify:
     Attributes:
         url: Where it is sent.
         secret_env: The environment variable that holds the secret: base64 of 24 to 64 bytes.
+        secret_file: Or the file that holds it.
         previous_secret_env: That of the one before, while it is replaced: it signs as well.
+        previous_secret_file: Or its file.
         on: Of what: `paused`, `failed`.
         components: Of the runs of which agents and teams, as `agent:clerk`; of all, unless given.
     """
 
     url: str
-    secret_env: str
+    secret_env: str | None = None
+    secret_file: str | None = None
     previous_secret_env: str | None = None
+    previous_secret_file: str | None = None
     on: tuple[str, ...] = field(default=("paused", "failed"), converter=strings)
     components: tuple[str, ...] = field(default=(), converter=strings)
+
+
+@frozen
+class AuditKey:
+    """A key of the audit trail: its hashes are made with it, and nobody without it can make them.
+
+    Attributes:
+        id: Its name, which stands in the trail: each is another.
+        secret_env: The environment variable that holds the secret: at least 32 bytes.
+        secret_file: Or the file that holds it.
+    """
+
+    id: str
+    secret_env: str | None = field(default=None, kw_only=True)
+    secret_file: str | None = field(default=None, kw_only=True)
+
+
+def _audit_keys(items: Iterable[AuditKey]) -> tuple[AuditKey, ...]:
+    return cast(tuple[AuditKey, ...], make_tuple(items))
+
+
+@frozen(kw_only=True)
+class Audit:
+    """The keys of the audit trail, and the places to which its heads go by themselves.
+
+    Attributes:
+        keys: The first one signs, all of them verify.
+        heads_log: Whether heads are written to the log.
+        heads_file: The file that heads are appended to.
+        heads_url: The webhook that heads are sent to.
+        heads_secret_env: The environment variable that holds the secret of that webhook, which is
+            signed as Standard Webhooks 1.0 asks: base64 of 24 to 64 bytes.
+        heads_secret_file: Or the file that holds it.
+        heads_seconds: The pause between two looks for heads.
+    """
+
+    keys: tuple[AuditKey, ...] = field(default=(), converter=_audit_keys)
+    heads_log: bool = False
+    heads_file: str | None = None
+    heads_url: str | None = None
+    heads_secret_env: str | None = None
+    heads_secret_file: str | None = None
+    heads_seconds: float = 60.0
 
 
 @frozen(kw_only=True)
@@ -379,9 +507,16 @@ class PlatformConfig:
     After `lease_seconds` of silence a node is taken for dead.  A run that waits for longer than
     `unhosted_minutes` for what no node hosts is an incident.
 
+    `allowed_hosts` are the names by which it is reached; where authorization is off, others that a
+    stranger can own are refused.
+
     `limits` are what each caller may take at most, so that none takes what is another's.
 
+    `retention` says for how long data is kept, in every database that does not say so itself.
+
     `notify` says who hears of runs that pause or fail.
+
+    `audit` has the keys of the audit trail, and the places of its heads.
 
     `readers` are functions by a media type: each returns the text of such a file, for the models
     that do not take it.
@@ -395,12 +530,16 @@ class PlatformConfig:
     authorization: bool = False
     authorization_config: AuthorizationConfig = AuthorizationConfig()
     cors_allowed_origins: tuple[str, ...] = field(default=(), converter=strings)
+    cors_default_origin: bool = True
+    allowed_hosts: tuple[str, ...] = field(default=(), converter=strings)
     on_busy: OnBusy = "queue"
     run_timeout_seconds: float = 3600.0
     lease_seconds: float = 30.0
     unhosted_minutes: float = 10.0
     limits: PlatformLimits = PlatformLimits()
+    retention: Retention = Retention()
     notify: Notify | None = None
+    audit: Audit = Audit()
     databases: tuple[Database, ...] = field(default=(), converter=_databases)
     models: tuple[AnyModel, ...] = field(default=(), converter=_models)
     agents: tuple[Agent, ...] = field(default=(), converter=_agents)
@@ -429,6 +568,8 @@ _AUTHORIZATION: Final = "authorization_config"
 _CONSOLE: Final = "console"
 _LIMITS: Final = "limits"
 _NOTIFY: Final = "notify"
+_RETENTION: Final = "retention"
+_AUDIT: Final = "audit"
 _LIMIT_TABLES: Final = ("scopes", "subjects")
 
 Found: TypeAlias = dict[str, Any]
@@ -441,7 +582,8 @@ def structure(mapping: Mapping[str, Any]) -> PlatformConfig:
         ConfigurationError: Anything is unknown, missing or of the wrong type; all is listed.
     """
     faults: list[Fault] = []
-    known = {_TOP, _AUTHORIZATION, _CONSOLE, _LIMITS, _NOTIFY, _READERS, *_KEYED, *_LISTED}
+    tables = {_TOP, _AUTHORIZATION, _CONSOLE, _LIMITS, _NOTIFY, _AUDIT, _READERS, _RETENTION}
+    known = {*tables, *_KEYED, *_LISTED}
     faults += [Fault(key, "unknown key") for key in sorted(set(mapping) - known)]
     found: Found = _platform_table(mapping.get(_TOP, {}), faults)
     if _READERS in mapping:
@@ -455,6 +597,10 @@ def structure(mapping: Mapping[str, Any]) -> PlatformConfig:
         found[_CONSOLE] = found[_CONSOLE] and sign_in
     if _NOTIFY in mapping:
         found[_NOTIFY] = _one(Notify, mapping[_NOTIFY], _NOTIFY, faults)
+    if _RETENTION in mapping:
+        found[_RETENTION] = _one(Retention, mapping[_RETENTION], _RETENTION, faults)
+    if _AUDIT in mapping:
+        found[_AUDIT] = _structure_audit(mapping[_AUDIT], faults)
     if _LIMITS in mapping:
         found[_LIMITS] = _structure_limits(mapping[_LIMITS], faults)
     for key, (name, cls) in _KEYED.items():
@@ -477,6 +623,8 @@ class _PlatformTable:
     console: bool = True
     authorization: bool = False
     cors_allowed_origins: tuple[str, ...] = ()
+    cors_default_origin: bool = True
+    allowed_hosts: tuple[str, ...] = ()
     on_busy: OnBusy = "queue"
     run_timeout_seconds: float = 3600.0
     lease_seconds: float = 30.0
@@ -540,6 +688,17 @@ def _structure_limits(value: Any, faults: list[Fault]) -> PlatformLimits | None:
     rest = {key: item for key, item in value.items() if key not in _LIMIT_TABLES}
     made = _one(PlatformLimits, rest, _LIMITS, faults)
     return None if made is None else evolve(made, **found)
+
+
+def _structure_audit(value: Any, faults: list[Fault]) -> Audit | None:
+    """Structure the table of the audit trail; the table of a key has the path of its number."""
+    if not _is_table(value):
+        faults.append(Fault(_AUDIT, "expected a table"))
+        return None
+    keys = _structure_array(AuditKey, value.get("keys", []), f"{_AUDIT}.keys", faults)
+    rest = {key: item for key, item in value.items() if key != "keys"}
+    made = _one(Audit, rest, _AUDIT, faults)
+    return None if made is None else evolve(made, keys=[key for key in keys if key is not None])
 
 
 def _structure_readers(value: Any, faults: list[Fault]) -> dict[str, str]:
@@ -631,6 +790,15 @@ def _table(value: Any, _: Any) -> Mapping[str, Any]:
     return value
 
 
+def _subjects(value: Any, _: Any) -> SubjectsLike:
+    """Return a table of strings, or the name of a function."""
+    if type(value) is str:
+        return value
+    if not _is_table(value) or any(type(item) is not str for item in value.values()):
+        raise TypeError("expected a table of strings, or the name of a function")
+    return value
+
+
 def _is_literal(kind: Any) -> bool:
     origin: Any = get_origin(kind)
     return origin is Literal
@@ -646,7 +814,7 @@ def _converter() -> cattrs.Converter:
     converter.register_structure_hook(float, _number)
     texts = (tuple[str, ...], tuple[ToolLike, ...])
     converter.register_structure_hook_func(lambda kind: kind in texts, _texts)
-    named = (ModelLike, RunLike | None, InstructionsLike | None)
+    named = (ModelLike, RunLike | None, InstructionsLike | None, FunctionLike | None)
     several = (Texts, TextsOrNone)
     converter.register_structure_hook_func(lambda kind: kind in several, _one_or_several)
     # The registry says which words there are, beside all else that is wrong with a value.
@@ -654,7 +822,19 @@ def _converter() -> cattrs.Converter:
     tables = (Mapping[str, Any] | None, SchemaLike | None)
     converter.register_structure_hook_func(lambda kind: kind in tables, _table)
     converter.register_structure_hook_func(lambda kind: kind in named, text)
+    converter.register_structure_hook_func(lambda kind: kind == SubjectsLike, _subjects)
+    for cls in (Retention, LimitOverrides, NodeLimits):
+        converter.register_structure_hook(cls, _only_tables(converter.get_structure_hook(cls)))
     return converter
+
+
+def _only_tables(structure_table: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return a hook for a table within another, which says so of what is none."""
+
+    def hook(value: Any, kind: Any) -> Any:
+        return structure_table(_table(value, kind), kind)
+
+    return hook
 
 
 _CONVERTER: Final = _converter()

@@ -37,7 +37,7 @@ from attrs import field
 from .values import frozen
 
 if TYPE_CHECKING:  # a program that asks for none of them does not load the store
-    from .store.audit import AuditEntry
+    from .store.audit_entries import AuditEntry
     from .store.health import Inspection  # noqa: F401 (in quotes: the answer to `Inspect`)
     from .store.run_rows import StoredEvent
     from .store.units import Unit

@@ -6,7 +6,7 @@ kind is a key of the table: `provider` of a model, `kind` of a channel.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, TypeGuard, cast
 
 from attrs import field
@@ -19,10 +19,14 @@ __all__ = [
     "AnthropicModel",
     "CustomChannel",
     "EchoModel",
+    "FunctionLike",
     "Identified",
     "OpenAIModel",
+    "Sender",
+    "SessionOf",
     "SlackChannel",
     "StandardChannel",
+    "SubjectsLike",
     "TelegramChannel",
     "Texts",
     "TextsOrNone",
@@ -101,6 +105,7 @@ class _HostedModel:
         id: The provider's name for it.
         api_key_env: The environment variable that holds the key.  Unset, it is the provider's
             usual one, or none where there is a `base_url`.
+        api_key_file: Or the file that holds it.
         timeout_seconds: The time until an answer begins.
         idle_seconds: The time from one piece of an answer to the next.
         max_output_tokens: The length of an answer; unset, as the provider has it.
@@ -111,6 +116,7 @@ class _HostedModel:
     name: str
     id: str
     api_key_env: str | None = field(default=None, kw_only=True)
+    api_key_file: str | None = field(default=None, kw_only=True)
     timeout_seconds: float = field(default=120.0, kw_only=True)
     idle_seconds: float = field(default=120.0, kw_only=True)
     max_output_tokens: int | None = field(default=None, kw_only=True)
@@ -149,6 +155,38 @@ class AnthropicModel(_HostedModel):
 # --- channels ------------------------------------------------------------------------------------
 
 
+SessionOf: TypeAlias = Literal["thread and person", "thread", "person"]
+"""Who has a session of its own in a channel."""
+
+
+FunctionLike: TypeAlias = str | Callable[..., Any]
+"""A function; a file names it as `module:attribute`."""
+
+SubjectsLike: TypeAlias = Mapping[str, str] | FunctionLike
+"""The subjects that people are, by their ids; or a function that knows them."""
+
+
+@frozen(kw_only=True)
+class Sender:
+    """The sender of a message in a channel, as a function of the application is given it.
+
+    Attributes:
+        channel: The id of the channel.
+        id: Of the sender at the provider, which signs it.
+        name: That the sender gives itself, or "".
+        conversation: Where it was written: a chat, a Slack channel.
+        thread: Within the conversation, or "".
+        in_group: Whether others read there, too.
+    """
+
+    channel: str
+    id: str
+    name: str = ""
+    conversation: str = ""
+    thread: str = ""
+    in_group: bool = False
+
+
 @frozen(kw_only=True)
 class _Answered(Identified):
     """Base of the channels: one of `agent` and `team` answers.
@@ -158,62 +196,108 @@ class _Answered(Identified):
         agent: The agent that answers.
         team: Or the team.
         apology: The text for a person whose message cannot be answered.
+        show_typing: Whether the person sees that a run works on their message.
+        stream_answers: Whether the person reads the answer as it grows, where messages can be
+            edited.
+        approve: Who may answer a paused run in the chat: `sender`, ids of people, or `nobody`.
+        session: Who has a session: each person in each thread, all who write in a `thread`, or
+            each `person` wherever it writes.
+        allow: The ids of the people who are answered; everybody is unless it is given.
+        waiting: How many messages of one person may wait; 0 for any number.
+        subjects: The subjects that people are, by their ids: their direct chats are those of it.
+            Or a function that returns the subject of a `sender`, or None.
+        router: A function that returns the id of one of `agents`, who is to answer: of a `sender`,
+            the `text`, and the `agent` who has answered.
+        agents: Other agents or teams, by the commands with which a conversation with one begins.
+        commands: Whether `/new`, `/help`, `/start` and `/stop` are answered without a run.
+        transcribe: The model that makes text of voice messages, by its name.
+        gather_seconds: For how long messages of one person are gathered, to be one for the agent.
     """
 
     agent: str | None = None
     team: str | None = None
     apology: str | None = None
+    show_typing: bool = False
+    stream_answers: bool = False
+    approve: Texts = field(default=("nobody",), converter=texts_or_text)
+    session: SessionOf = "thread and person"
+    commands: bool = True
+    allow: TextsOrNone = field(default=None, converter=texts_or_none)
+    waiting: int = 100
+    subjects: SubjectsLike = field(factory=dict[str, str])
+    router: FunctionLike | None = None
+    agents: Mapping[str, str] = field(factory=dict[str, str])
+    transcribe: str | None = None
+    gather_seconds: float = 0.0
 
 
 @frozen(kw_only=True)
 class WhatsAppChannel(_Answered):
-    """A number of WhatsApp's Cloud API.  Secrets are named by their environment variables."""
+    """A number of WhatsApp's Cloud API.
+
+    A secret is named by its variable (`…_env`) or its file.
+    """
 
     kind: ClassVar[Literal["whatsapp"]] = "whatsapp"
 
     phone_number_id: str
-    app_secret_env: str
-    verify_token_env: str
-    access_token_env: str
+    app_secret_env: str | None = None
+    app_secret_file: str | None = None
+    verify_token_env: str | None = None
+    verify_token_file: str | None = None
+    access_token_env: str | None = None
+    access_token_file: str | None = None
     previous_app_secret_env: str | None = None
+    previous_app_secret_file: str | None = None
     api_base_url: str | None = None
 
 
 @frozen(kw_only=True)
 class TelegramChannel(_Answered):
-    """A bot of Telegram.  Secrets are named by their environment variables."""
+    """A bot of Telegram.  A secret is named by its variable (`…_env`) or its file."""
 
     kind: ClassVar[Literal["telegram"]] = "telegram"
 
-    secret_token_env: str
-    bot_token_env: str
+    secret_token_env: str | None = None
+    secret_token_file: str | None = None
+    bot_token_env: str | None = None
+    bot_token_file: str | None = None
     previous_secret_token_env: str | None = None
+    previous_secret_token_file: str | None = None
     api_base_url: str | None = None
     mentions_only: bool | None = None
 
 
 @frozen(kw_only=True)
 class SlackChannel(_Answered):
-    """An app of Slack.  Secrets are named by their environment variables."""
+    """An app of Slack.  A secret is named by its variable (`…_env`) or its file."""
 
     kind: ClassVar[Literal["slack"]] = "slack"
 
-    signing_secret_env: str
-    bot_token_env: str
+    signing_secret_env: str | None = None
+    signing_secret_file: str | None = None
+    bot_token_env: str | None = None
+    bot_token_file: str | None = None
     previous_signing_secret_env: str | None = None
+    previous_signing_secret_file: str | None = None
     api_base_url: str | None = None
     mentions_only: bool | None = None
 
 
 @frozen(kw_only=True)
 class StandardChannel(_Answered):
-    """Any other system, by Standard Webhooks.  Secrets are named by their environment variables."""
+    """Any other system, by Standard Webhooks.
+
+    A secret is named by its variable (`…_env`) or its file.
+    """
 
     kind: ClassVar[Literal["standard"]] = "standard"
 
-    secret_env: str
+    secret_env: str | None = None
+    secret_file: str | None = None
     reply_url: str
     previous_secret_env: str | None = None
+    previous_secret_file: str | None = None
 
 
 @frozen(kw_only=True)
@@ -222,7 +306,7 @@ class CustomChannel(_Answered):
 
     Attributes:
         kind: The `kind` of the codec.
-        settings: Its fields; a secret by the environment variable that holds it, as `…_env`.
+        settings: Its fields; a secret by the variable that holds it, as `…_env`, or by its file.
     """
 
     kind: str

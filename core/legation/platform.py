@@ -11,16 +11,24 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, Protocol, cast
 
-from attrs import evolve
+from attrs import evolve, field
 
-from .access.authenticator import TRUSTED, TokenRefused, make_authenticator
+from .access.authenticator import (
+    CANNOT_BE_READ,
+    TRUSTED,
+    Authenticator,
+    TokenRefused,
+    open_authenticator,
+)
 from .access.decide import Principal
+from .access.posture import Door, Finding, posture
 from .api.call import Known
 from .api.console_files import ConsoleFiles
 from .api.custom_faults import route_faults
 from .api.custom_routes import CustomRoute
 from .api.dispatcher import Arrival, Dispatcher, Outcome, report_failure
 from .api.documentation import ApiDocumentation
+from .api.handlers.audit import count_old_entries, prune_trail
 from .api.openapi.custom import description_faults
 from .api.openapi.document import document
 from .api.route import Route
@@ -32,6 +40,7 @@ from .config import (
     Agent,
     AnyChannel,
     AnyModel,
+    Audit,
     AuthorizationConfig,
     ConfigurationError,
     Console,
@@ -40,18 +49,26 @@ from .config import (
     OnBusy,
     PlatformConfig,
     Reader,
+    Retention,
     Team,
 )
-from .effects import Job, Now, Program, RandomBytes, ThisNode, Transact
+from .effects import Job, Log, Now, Program, RandomBytes, ThisNode, Transact
 from .hosted.argument_types import type_faults
 from .hosted.registry import Component, Registry, build
+from .hosted.retention import find_growth
+from .hosted.secret_sources import SecretFiles
 from .http.cors import Cors
 from .http.messages import Answer, Request, Response, Streamed, Unfinished, without_body
 from .http.refusals import Fault, Refusal, StorageFull, TooManyRequests, respond
+from .http.trust_guard import TrustGuard
+from .lifecycle.audit_heads import AppendToFile, FileWriter, heads_jobs
+from .lifecycle.audit_rows import MoveAuditRows
 from .lifecycle.bounded_round import BoundedRound, RoundReport
 from .lifecycle.incidents import WriteIncidents
 from .lifecycle.refusals import WriteRefusals
+from .lifecycle.retention import SweepDatabase
 from .lifecycle.shutdown import Shutdown
+from .messaging.identities import Identities
 from .messaging.jobs import channel_jobs
 from .messaging.leases import leases_of
 from .migrations.catalogue import CATALOGUE, Catalogue
@@ -69,7 +86,8 @@ from .runs.rounds import attempt
 from .runs.unhosted import WatchUnhosted
 from .shares.held import Held
 from .shares.limits import PlatformLimits
-from .store.audit import AppendAudit, AuditEntry
+from .store.audit import AppendAudit
+from .store.audit_entries import AuditEntry
 from .values import frozen
 
 __all__ = ["MeasuredResponder", "Platform", "Responder", "with_environment"]
@@ -99,21 +117,53 @@ class MeasuredResponder(Responder, Protocol):
 
 @frozen(eq=False)
 class _Extensions:
-    """The additions of an application: routes, and kinds of channels."""
+    """The additions of an application, and its secrets.
+
+    Attributes:
+        routes: Its own routes.
+        channel_kinds: Its own kinds of channels.
+        environ: The variables of its environment.
+        secret_files: The files of secrets, as they were read.
+        needs_secrets: Whether a secret that is not there is a fault.
+    """
 
     routes: tuple[CustomRoute, ...] = ()
     channel_kinds: tuple[type[Codec], ...] = ()
+    environ: Mapping[str, str] = field(factory=dict[str, str], repr=False)
+    secret_files: SecretFiles = field(factory=dict[str, Any], repr=False)
+    needs_secrets: bool = True
+
+    def build(self, config: PlatformConfig) -> Registry:
+        """Return what is hosted, with the secrets."""
+        return build(
+            config,
+            self.environ,
+            self.channel_kinds,
+            self.secret_files,
+            needs_secrets=self.needs_secrets,
+        )
+
+
+@frozen(repr=False)
+class _TrustContents:
+    """The contents of the files that tokens are judged by."""
+
+    jwks: bytes | None
+    revocations: bytes | None
 
 
 class Platform:
     """Hosts what its configuration names and answers requests about it.
 
-    The arguments are the fields of `PlatformConfig`, by keyword, and these five:
+    The arguments are the fields of `PlatformConfig`, by keyword, and these six:
 
     Args:
         environ: The variables that models and channels name for their secrets: `os.environ` where
             the platform is made in Python.  Nothing is read from the environment without it.
+        secret_files: The files that they name, as `legation_host.secret_files.read_secret_files`
+            reads them.
         jwks: The content of the JWKS file.
+        revocations: The content of the file with revocations.
         routes: The application's own routes, beside ours.
         channel_kinds: The application's own kinds of channels, beside ours.
         catalogue: The schema that this code serves: another one stands for another release of it.
@@ -133,12 +183,16 @@ class Platform:
         authorization: bool = False,
         authorization_config: AuthorizationConfig = AuthorizationConfig(),  # noqa: B008  frozen
         cors_allowed_origins: Iterable[str] = (),
+        cors_default_origin: bool = True,
+        allowed_hosts: Iterable[str] = (),
         on_busy: OnBusy = "queue",
         run_timeout_seconds: float = 3600.0,
         lease_seconds: float = 30.0,
         unhosted_minutes: float = 10.0,
         limits: PlatformLimits = PlatformLimits(),  # noqa: B008  frozen
+        retention: Retention = Retention(),  # noqa: B008  frozen
         notify: Notify | None = None,
+        audit: Audit = Audit(),  # noqa: B008  frozen
         databases: Iterable[Database] = (),
         models: Iterable[AnyModel] = (),
         agents: Iterable[Agent] = (),
@@ -146,7 +200,9 @@ class Platform:
         channels: Iterable[AnyChannel] = (),
         readers: Mapping[str, Reader] | None = None,
         environ: Mapping[str, str] | None = None,
+        secret_files: SecretFiles | None = None,
         jwks: bytes | None = None,
+        revocations: bytes | None = None,
         routes: Iterable[CustomRoute] = (),
         channel_kinds: Iterable[type[Codec]] = (),
         catalogue: Catalogue = CATALOGUE,
@@ -161,12 +217,16 @@ class Platform:
             authorization=authorization,
             authorization_config=authorization_config,
             cors_allowed_origins=cors_allowed_origins,
+            cors_default_origin=cors_default_origin,
+            allowed_hosts=allowed_hosts,
             on_busy=on_busy,
             run_timeout_seconds=run_timeout_seconds,
             lease_seconds=lease_seconds,
             unhosted_minutes=unhosted_minutes,
             limits=limits,
+            retention=retention,
             notify=notify,
+            audit=audit,
             databases=databases,
             models=models,
             agents=agents,
@@ -174,8 +234,10 @@ class Platform:
             channels=channels,
             readers=readers or {},
         )
-        extensions = _Extensions(tuple(routes), tuple(channel_kinds))
-        self._open(config, jwks, environ or {}, catalogue, extensions)
+        extensions = _Extensions(
+            tuple(routes), tuple(channel_kinds), environ or {}, secret_files or {}
+        )
+        self._open(config, _TrustContents(jwks, revocations), catalogue, extensions)
 
     @classmethod
     def from_config(
@@ -183,49 +245,90 @@ class Platform:
         config: PlatformConfig,
         *,
         jwks: bytes | None = None,
+        revocations: bytes | None = None,
         environ: Mapping[str, str] | None = None,
+        secret_files: SecretFiles | None = None,
+        needs_secrets: bool = True,
         routes: Iterable[CustomRoute] = (),
         channel_kinds: Iterable[type[Codec]] = (),
     ) -> Platform:
-        """Make a platform of a whole configuration."""
+        """Make a platform of a whole configuration.
+
+        Where it does not need its secrets, it is made without those that are not there, and cannot
+        be served: `missing` says which.
+        """
         platform = cls.__new__(cls)
-        extensions = _Extensions(tuple(routes), tuple(channel_kinds))
-        platform._open(config, jwks, environ or {}, CATALOGUE, extensions)
+        extensions = _Extensions(
+            tuple(routes), tuple(channel_kinds), environ or {}, secret_files or {}, needs_secrets
+        )
+        platform._open(config, _TrustContents(jwks, revocations), CATALOGUE, extensions)
         return platform
 
     def _open(
         self,
         config: PlatformConfig,
-        jwks: bytes | None,
-        environ: Mapping[str, str],
+        files: _TrustContents,
         catalogue: Catalogue,
         extensions: _Extensions,
     ) -> None:
         self.config = config
-        registry, self._table = _check(config, environ, extensions)
+        self._extensions = extensions
+        registry, self._table = _check(config, extensions)
         self.registry = evolve(registry, catalogue=catalogue)
         authorization = config.authorization_config
-        authenticator = (
-            make_authenticator(authorization, config.id, jwks) if config.authorization else None
-        )
+        authenticator: Authenticator | None = None
+        self.missing = registry.missing
+        if config.authorization:
+            authenticator, keyless = open_authenticator(
+                authorization,
+                config.id,
+                files.jwks,
+                files.revocations,
+                needed=extensions.needs_secrets,
+            )
+            self.missing += keyless
+        self._choose: Callable[[Component], ModelProtocol] | None = None
         self.context = ExecutorContext(self.registry)
+        self.context.cluster.trail_keys = registry.audit.keys
         self._leases = leases_of(self.context)
         self._rounds: list[BoundedRound] = []
-        cors = Cors.from_origins(config.cors_allowed_origins)
+        cors = Cors.from_origins(config.cors_allowed_origins, default=config.cors_default_origin)
+        guarded = not config.authorization or config.allowed_hosts
+        self._guard = TrustGuard.of(config.allowed_hosts) if guarded else None
         self.schema_guard = SchemaGuard(tuple(self.registry.databases), catalogue)
         self.documentation = ApiDocumentation(partial(document, self.registry, self._table))
         self._console = ConsoleFiles()
         excluded = _find_excluded(authorization, self._table)
         self.telemetry = Telemetry()
         self._recorder: Recorder | None = None
-        self._refusals = WriteRefusals(self.telemetry.refusals, self.registry.default_database)
+        first, periods = self.registry.default_database, self.registry.periods
+        self._refusals = WriteRefusals(self.telemetry.refusals, first, periods[first].counters)
         book = self.context.cluster.incidents
-        self._incidents = tuple(WriteIncidents(book, name) for name in self.registry.databases)
-        known = Known(self.schema_guard.readings, self.schema_guard.conditions)
-        settings = Settings(config, self.registry.databases.values(), environ)
+        self._incidents = tuple(
+            WriteIncidents(book, name, own.incidents) for name, own in periods.items()
+        )
+        swept = (name for name, own in periods.items() if own.kinds)
+        self._sweeps = tuple(map(self._find_sweep, swept))
+        cluster = self.context.cluster
+        self._movers = tuple(MoveAuditRows(cluster, name) for name in self.registry.databases)
+        self._files = FileWriter()
+        self._heads = heads_jobs(self.context, self._files)
+        self.identities = Identities.of(self.registry)
+        guard = self.schema_guard
+        known = Known(guard.readings, guard.conditions, self.identities.known)
+        settings = Settings(config, self.registry.databases.values(), extensions.environ)
+        self._settings = settings
         surface = (self.documentation, self._console, self.telemetry, known)
         self._dispatcher = Dispatcher(
-            *surface, authenticator, settings, self.context, self._table, excluded, cors, 0
+            *surface,
+            authenticator,
+            settings,
+            self.context,
+            self._table,
+            excluded,
+            cors,
+            self._guard,
+            0,
         )
 
     def __repr__(self) -> str:
@@ -240,22 +343,49 @@ class Platform:
 
     @property
     def databases(self) -> Mapping[str, str]:
-        """The URL of each database, by its id."""
-        return {name: database.url for name, database in self.registry.databases.items()}
+        """The URL of each database, by its id; without those whose URL is a missing secret."""
+        return {name: one.url for name, one in self.registry.databases.items() if one.url}
 
     @property
     def routes(self) -> tuple[Route, ...]:
         """Every route that is served, those of the application behind ours."""
         return self._table.routes
 
+    @property
+    def door(self) -> Door:
+        """The way in which requests reach the platform; whoever serves it says so first."""
+        return self._settings.door
+
+    @door.setter
+    def door(self, door: Door) -> None:
+        self._settings.door = door
+        if self._guard is not None:
+            self._guard.local_only = door.local_only and not self.config.authorization
+
+    def find_unsafe(self) -> tuple[Finding, ...]:
+        """Return every unsafe setting, the gravest first; see `access.posture`."""
+        return posture(self.config, self.door, self.registry.weak)
+
+    def find_growth(self) -> tuple[Fault, ...]:
+        """Return a sentence for each database in which something grows without a bound."""
+        channels = self.registry.channels.values()
+        return find_growth(
+            self.registry.periods, (channel.component.database for channel in channels)
+        )
+
     def startup(self) -> Program[None]:
         """Note when the process started, and bring databases to their schema where so configured.
 
         A database that cannot be migrated now is not served until it is; everything else is.
+
+        Raises:
+            ConfigurationError: The platform was made without its secrets, and some are missing.
         """
+        if self.missing:
+            raise ConfigurationError(self.missing)
         self._dispatcher = evolve(self._dispatcher, started_us=(yield from Now()))
         if (authenticator := self._dispatcher.authenticator) is not None:
-            authenticator.loaded_us = authenticator.loaded_us or self._dispatcher.started_us
+            authenticator.begin(self._dispatcher.started_us)
         self.context.begin()
         for name, database in self.registry.databases.items():
             automatic = database.auto_migrate
@@ -265,6 +395,8 @@ class Platform:
         for name in self.registry.databases:
             if name not in self.schema_guard.reasons:
                 yield from attempt(KeepAlive(self.context, name))
+                if name in self.identities.databases:
+                    yield from self.identities.recall(name)
 
     def jobs(self) -> tuple[Job, ...]:
         """Return the programs that go on as long as the process does."""
@@ -276,9 +408,13 @@ class Platform:
             *alive,
             *kept,
             *channel_jobs(self._leases),
+            *self.identities.jobs,
             *watched,
             self._refusals,
             *self._incidents,
+            *self._sweeps,
+            *self._movers,
+            *self._heads,
         )
         nowhere = TraceContext(None, self._recorder)
         carried_on = (TracedJob(job, nowhere) for job in rounds)
@@ -310,11 +446,46 @@ class Platform:
                 self._leases,
                 self._refusals,
                 self._incidents,
+                self._sweeps,
+                self._movers,
+                self.identities,
                 self._recorder,
                 limit,
                 seconds,
+                self._heads,
             )
         )
+
+    def sweep(self, database: str) -> Program[Mapping[str, int]]:
+        """Delete now what is kept for long enough in `database`; return how much went, by kind.
+
+        What it does in many small steps, a job does once a day.  It may go on beside that: then
+        what others deleted of the same sweep counts as well.
+
+        Raises:
+            StoreFailure: The database does not answer, or has a schema that is not served.
+        """
+        yield from self.schema_guard.begin(database, migrate=False)
+        swept = yield from self.schema_guard.guard(self._find_sweep(database).sweep())
+        return swept.counts
+
+    def count_old(self, database: str) -> Program[Mapping[str, int]]:
+        """Return how much `sweep` would delete now, by kind.
+
+        Raises:
+            StoreFailure: The database does not answer, or has a schema that is not served.
+        """
+        yield from self.schema_guard.begin(database, migrate=False)
+        found = yield from self.schema_guard.guard(self._find_sweep(database).count())
+        return {kind.value: count for kind, count in found.items()}
+
+    def _find_sweep(self, database: str) -> SweepDatabase:
+        periods = self.registry.periods[database]
+        cluster = self.context.cluster
+        return SweepDatabase(cluster, database, periods, self._prune_trail, count_old_entries)
+
+    def _prune_trail(self, database: str, before_us: int, who: str) -> Program[int]:
+        return prune_trail(database, before_us, who, self.context.cluster.trail_keys)
 
     def _run_round(self, one: BoundedRound) -> Program[RoundReport]:
         """Run a round; what is left of one that is closed before its end is for `shutdown`."""
@@ -365,6 +536,8 @@ class Platform:
         for incidents in self._incidents:
             yield from incidents.end()
         yield from leave(self.context.cluster)
+        for heads in self._heads:
+            yield from heads.end()
 
     def record_spans(self) -> Recorder:
         """Record the spans of all that begins from now on; return what they are taken from.
@@ -379,27 +552,41 @@ class Platform:
     def write_audit(self, entries: tuple[AuditEntry, ...]) -> Program[None]:
         """Store a batch of the audit trail."""
         node = yield from ThisNode()
-        append = Transact(self.registry.default_database, AppendAudit(node, entries))
+        unit = AppendAudit(node, entries, self.context.cluster.trail_keys.signing)
+        append = Transact(self.registry.default_database, unit)
         yield from self.schema_guard.guard(iter(append))
 
-    @property
-    def keys_generation(self) -> bytes:
-        """What differs whenever the keys in force do; empty where authorization is off."""
-        return (
-            self._dispatcher.authenticator.keys.generation
-            if self._dispatcher.authenticator
-            else b""
-        )
+    def load_jwks(
+        self, jwks: bytes | None, now_us: int | None = None, reason: str = CANNOT_BE_READ
+    ) -> tuple[Fault, ...]:
+        """Take the keys of a changed JWKS file; with faults, the old ones stay for a while.
 
-    def load_jwks(self, jwks: bytes | None, now_us: int | None = None) -> tuple[Fault, ...]:
-        """Take the keys of a changed JWKS file; with faults, the old ones stay in force.
+        What is no longer in the file is void at once.  While the file cannot be read, the old keys
+        count for `keys_stale_seconds`.
 
         Args:
             jwks: The content of the file; None where it cannot be read, which is a fault.
-            now_us: The time, in microseconds since the epoch, for `GET /access/keys` to show.
+            now_us: The time, in microseconds since the epoch; that of the next request, unless
+                given.
+            reason: Why it cannot be read.
         """
         authenticator = self._dispatcher.authenticator
-        return authenticator.load_jwks(jwks, now_us) if authenticator else ()
+        return authenticator.load_jwks(jwks, now_us, reason) if authenticator else ()
+
+    def load_revocations(
+        self, content: bytes | None, now_us: int | None = None, reason: str = CANNOT_BE_READ
+    ) -> tuple[Fault, ...]:
+        """Take the revocations of a changed file, as `load_jwks` takes keys."""
+        authenticator = self._dispatcher.authenticator
+        return authenticator.load_revocations(content, now_us, reason) if authenticator else ()
+
+    def report_files(self, now_us: int) -> tuple[Log, ...]:
+        """Return a line of the log for each thing that has become of keys and revocations.
+
+        A host asks it every second, so that a file that cannot be read is void in time.
+        """
+        authenticator = self._dispatcher.authenticator
+        return authenticator.report(now_us) if authenticator else ()
 
     def replace_models(self, choose: Callable[[Component], ModelProtocol]) -> None:
         """Let other models answer the runs that begin from now on.
@@ -408,11 +595,51 @@ class Platform:
             choose: Returns the model of an agent or a team, given as it is configured; returning
                 `component.model` restores that.
         """
+        self._choose = choose
         self.context.registry = self.registry.with_models(choose)
+
+    @property
+    def secret_paths(self) -> tuple[str, ...]:
+        """The files of secrets that the configuration names."""
+        return self.registry.secret_files
+
+    def knows_secrets(self, files: SecretFiles) -> bool:
+        """Return whether these are the files of secrets that are in force."""
+        in_force = self._extensions.secret_files
+        return all(files.get(path) == in_force.get(path) for path in self.secret_paths)
+
+    def load_secrets(self, files: SecretFiles) -> tuple[Fault, ...]:
+        """Take the secrets of changed files; with faults, the old ones stay in force.
+
+        Channels, notifications and models have the new ones at once: for what begins from now on.
+        An open database is the host's matter: it may make new connections by another URL.
+
+        Args:
+            files: What each of `secret_paths` holds.
+        """
+        extensions = evolve(self._extensions, secret_files=files)
+        try:
+            registry = evolve(extensions.build(self.config), catalogue=self.registry.catalogue)
+        except ConfigurationError as error:
+            return error.faults
+        self._extensions, self.registry = extensions, registry
+        choose = self._choose
+        self.context.registry = registry if choose is None else registry.with_models(choose)
+        self.context.cluster.trail_keys = registry.audit.keys
+        self.identities.questions = Identities.of(registry).questions
+        return ()
 
     def load_assets(self, assets: Mapping[str, bytes | memoryview]) -> None:
         """Take the files of the pages at `/docs` and `/redoc`, by name; until then they are 503."""
         self.documentation.bring(assets)
+
+    def append_heads_by(self, append: AppendToFile) -> None:
+        """Take the function by which heads of the audit trail are appended to a file.
+
+        Args:
+            append: Is called in a thread, with the `path` of the file and the `line`.
+        """
+        self._files.append = append
 
     def load_console(self, files: Mapping[str, bytes | memoryview]) -> None:
         """Take the files of the console, by name; until then the page says that they are not here.
@@ -551,9 +778,7 @@ class Platform:
         return TraceContext(arrival.trace, recorder)
 
 
-def _check(
-    config: PlatformConfig, environ: Mapping[str, str], extensions: _Extensions
-) -> tuple[Registry, RouteTable]:
+def _check(config: PlatformConfig, extensions: _Extensions) -> tuple[Registry, RouteTable]:
     """Return what is hosted and where it is served; the faults of both are raised at once."""
     if wrong := type_faults(config):
         raise ConfigurationError(wrong)
@@ -562,7 +787,7 @@ def _check(
     if not faults:
         faults = tuple(description_faults(routes))
     try:
-        registry = build(config, environ, extensions.channel_kinds)
+        registry = extensions.build(config)
     except ConfigurationError as error:
         raise ConfigurationError((*error.faults, *faults)) from None
     if faults:

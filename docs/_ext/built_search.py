@@ -22,7 +22,7 @@ QUERIES: Final = {
     "timeout": "howto/retries",
     "retention": "howto/retention",
     "idempotency": "howto/retries",
-    "webhook retry": "howto/whatsapp",
+    "webhook retry": "howto/channels",
     "structured output": "howto/structured-output",
     "state": "howto/sessions",
     "upload": "howto/files",

@@ -17,6 +17,7 @@ from attrs import define, field
 
 from legation import Platform, Principal
 from legation.access.decide import ANONYMOUS
+from legation.access.posture import Door
 from legation.effects import Program
 from legation.http.cors import respond_instead
 from legation.http.messages import Answer, Request, Response, Streamed
@@ -30,7 +31,16 @@ from legation_host.hosting import open_platform
 from legation_host.life import one_life
 from legation_host.observer import Observer
 
-from .messages import ClientGone, Receive, ReceivedBody, Scope, Send, SentResponse, request_of
+from .messages import (
+    ClientGone,
+    Receive,
+    ReceivedBody,
+    Scope,
+    Send,
+    SentResponse,
+    find_hsts,
+    request_of,
+)
 
 __all__ = ["Application", "CallerOf", "asgi"]
 
@@ -56,12 +66,14 @@ class Application:
         open_host: Opens the host at start-up.
         mount: The path under which the application is mounted.
         ask: Makes the program of a request, for a sender whom the outer application knows.
+        hsts: Tell browsers that come by TLS to come by TLS alone.
     """
 
     platform: MeasuredResponder
     open_host: Callable[[], AbstractAsyncContextManager[Host]]
     mount: str = ""
     ask: Ask | None = None
+    hsts: bool = True
     _host: Host | None = field(default=None, init=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -109,7 +121,7 @@ class Application:
         """Answer one request.  Nothing is sent to a client that has left."""
         host = self._host
         request = request_of(scope, self.mount)
-        response = SentResponse(send)
+        response = SentResponse(send, find_hsts(scope, self.mount) if self.hsts else ())
         with suppress(ClientGone):
             if host is None:
                 not_ready = Unavailable("The server is not ready")
@@ -156,6 +168,8 @@ def asgi(
     observer: Observer | None = None,
     caller: CallerOf | None = None,
     mount: str = "",
+    insecure: bool = False,
+    hsts: bool = True,
 ) -> Application:
     """Return `platform` as an ASGI 3 application: databases, jobs and keys, as served elsewhere.
 
@@ -171,14 +185,19 @@ def asgi(
             a token; what it raises is answered 500.  Tokens are not looked at then.
         mount: The prefix of the path where an outer application passes it on and names it in no
             `root_path`.
+        insecure: Answer requests from other machines where authorization is off and nobody is
+            `caller`.  Else they are refused; test clients pass.
+        hsts: Tell browsers that come by TLS to come by TLS alone, from now on: not for this
+            machine, and not below an outer application.
     """
     write = open_log() if log is None else log
 
     def open_host() -> AbstractAsyncContextManager[Host]:
+        platform.door = Door(local_only=not insecure)
         return open_platform(platform, log=write, drain_seconds=drain_seconds, observer=observer)
 
     return Application(
-        platform, open_host, mount, None if caller is None else _ask(platform, caller)
+        platform, open_host, mount, None if caller is None else _ask(platform, caller), hsts
     )
 
 

@@ -16,6 +16,7 @@ from attrs import define
 from legation.http.authority import origin_form, well_formed_host
 from legation.http.messages import Headers, Request
 from legation.http.refusals import BadRequest
+from legation.http.trust_guard import is_loopback
 
 __all__ = [
     "ClientGone",
@@ -26,6 +27,7 @@ __all__ = [
     "Send",
     "SentResponse",
     "below_mount",
+    "find_hsts",
     "request_of",
 ]
 
@@ -37,6 +39,8 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 # Two of one of these, and two readers would see two different requests.
 _SINGLETONS: Final = (b"host", b"content-length", b"content-type")
 _DIGITS: Final = re.compile(rb"[0-9]{1,18}")
+_PORT: Final = re.compile(r":[0-9]{0,5}\Z")
+_HSTS: Final[Headers] = ((b"strict-transport-security", b"max-age=31536000"),)
 _TWO_READINGS: Final = (
     "The path has two readings: the server passes no raw_path on, and a % or a broken character is"
     " in path"
@@ -138,6 +142,19 @@ def _below_mounts(target: bytes, root_path: str, mount: str) -> bytes:
     return below if said and below is not target else below_mount(below, mount)
 
 
+def find_hsts(scope: Scope, mount: str = "") -> Headers:
+    """Return the header by which a browser comes by TLS alone from now on (RFC 6797).
+
+    There is none over plain HTTP (section 7.2); none for this machine, where it would bind whatever
+    else is developed at its ports; and none below another application, whose the host is.
+    """
+    if scope.get("scheme") != "https" or mount or scope.get("root_path"):
+        return ()
+    host = next((value for name, value in scope["headers"] if name.lower() == b"host"), b"")
+    name = _PORT.sub("", bytes(host).decode("latin-1")).strip("[]").lower()
+    return () if is_loopback(name) or name.endswith(".localhost") else _HSTS
+
+
 class ClientGone(Exception):
     """The client left before its request, or the answer to it, was whole."""
 
@@ -175,13 +192,20 @@ class ReceivedBody:
 
 @define(eq=False)
 class SentResponse:
-    """One response, as `send` takes it.  Each part raises `ClientGone` when nobody takes it."""
+    """One response, as `send` takes it.  Each part raises `ClientGone` when nobody takes it.
+
+    Attributes:
+        send_message: Takes each part.
+        more: The headers of the door, behind those of the answer.
+    """
 
     send_message: Send
+    more: Headers = ()
 
     async def start(self, status: int, headers: Headers) -> None:
         """Send the head."""
-        start = {"type": "http.response.start", "status": status, "headers": list(headers)}
+        sent = [*headers, *self.more]
+        start = {"type": "http.response.start", "status": status, "headers": sent}
         await self._tell(start)
 
     async def send(self, data: bytes) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import getpass
 import json
-import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, TextIO, TypeVar
 
@@ -17,32 +16,24 @@ from legation import Platform
 from legation.api.handlers.audit import prune_trail, verify_trail
 from legation.api.handlers.refusals import add_up_refusals
 from legation.effects import Program
+from legation.hosted.audit_settings import AUDIT_KEYS
 from legation.shares.subjects import network_of
-from legation.store.audit import Broken, Head, Intact
+from legation.store.audit_export import ExportVerdict
+from legation.store.audit_pages import Head, KeyRing, SigningKey
+from legation.store.audit_verify import Verdict
 from legation.store.failures import StoreFailure
 
+from .audit_export import KeyFile, export, verify_export
+from .audit_verdicts import HeadText, describe_verdict, is_proven, verdict_as_json
 from .failing import CannotGoOn, sentences, why
 from .json_output import json_option, print_json
-from .target import check_database, complete_platform, load_target
+from .local_user import find_local_user
+from .target import complete_platform, require_secrets, select_databases
 from .terminal import show_progress, show_table
 
-__all__ = ["HeadText", "audit", "prune", "refusals", "verify"]
+__all__ = ["audit", "prune", "refusals", "verify"]
 
 R = TypeVar("R")
-
-
-class HeadText(click.ParamType[Head]):
-    """A head as `legation audit verify` prints it: writer, number and hash, between colons."""
-
-    name = "head"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> Head:
-        """Return the head that `value` names."""
-        writer, _, rest = str(value).rpartition(":")[0].rpartition(":")
-        hashed = str(value).rpartition(":")[2]
-        if not (writer and rest.isascii() and rest.isdigit() and len(hashed) == 64):
-            self.fail(f"{value!r} is no head; write it as it was printed", param, ctx)
-        return Head(writer, int(rest), hashed)
 
 
 @click.group(short_help="Look after the audit trail: who did what.")
@@ -68,43 +59,77 @@ def audit() -> None:
     "--heads",
     "heads_file",
     type=click.File(),
-    help="A file of heads: what this command printed with --json.  - is standard input.",
+    help="A file of heads: of this command with --json, or a heads_file.  - is standard input.",
+)
+@click.option(
+    "--acknowledge",
+    "acknowledged",
+    multiple=True,
+    type=HeadText(),
+    help="A head that was printed with what is not proven, once you know why.  May be repeated.",
+)
+@click.option(
+    "--export",
+    "exported",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+    help="An export of `legation audit export`, instead of a platform.  - is standard input.",
+)
+@click.option(
+    "--key",
+    "keys",
+    multiple=True,
+    type=KeyFile(),
+    help="With --export: a key as ID=FILE, as [[audit.keys]] names both.  May be repeated.",
 )
 @json_option
 def verify(
-    names: tuple[str, ...], heads: tuple[Head, ...], heads_file: TextIO | None, as_json: bool
+    names: tuple[str, ...],
+    heads: tuple[Head, ...],
+    heads_file: TextIO | None,
+    acknowledged: tuple[Head, ...],
+    exported: str | None,
+    keys: tuple[SigningKey, ...],
+    as_json: bool,
 ) -> None:
     """Find out whether a row of the audit trail was edited, removed, exchanged or put in.
 
     Without DATABASE every database of the platform is looked at.
     Without a platform, platform.toml of this folder is taken, or else the demonstration.
 
-    What is printed are the heads, the last row of each chain.  Keep them where whoever could
-    write to the database cannot: rows cut off the end of a chain, and a chain written anew, show
-    against a head kept elsewhere, and in no other way.
+    What is printed are the heads, the end of each chain.  Keep them where whoever could write to
+    the database cannot: rows cut off the end of a chain show against a head kept elsewhere, and in
+    no other way; so does a chain written anew where no key signs it.
 
-    Exit code 1 says that the trail is broken, 2 that it could not be read.
+    What only a person can judge is printed with the option that acknowledges it: a prune or a
+    chain that is not signed, and a key that is not known.
+
+    Exit code 1 says that the trail is broken or not proven, 2 that it could not be read.
 
     \b
     Examples:
       legation audit verify
       legation audit verify --json > heads.json        and a week later:
       legation audit verify --heads heads.json
-      legation audit verify platform.toml main --head "$HEAD"
+      legation audit verify platform.toml main --head "$HEAD" --acknowledge "$PRUNE"
+      legation audit verify --export trail.ndjson --key 2026=audit.key
     """
+    if exported is None and keys:
+        raise click.UsageError("--key goes with --export; a platform has its own keys")
+    if exported is not None and (names or heads_file):
+        raise click.UsageError("--export goes without a platform and --heads")
+    verdicts: list[tuple[str, ExportVerdict]]
     with sentences():
-        platform, databases = _select(names)
-        known = _heads(heads, heads_file, databases)
-        verdicts = [
-            (name, _verify(name, platform.databases[name], known.get(name, ())))
-            for name in databases
-        ]
+        if exported is not None:
+            ring = KeyRing(keys)
+            verdicts = [(exported, verify_export(exported, ring, heads, acknowledged))]
+        else:
+            verdicts = _verify_all(names, heads, heads_file, acknowledged)
     if as_json:
-        print_json([_json(name, verdict) for name, verdict in verdicts])
+        print_json([verdict_as_json(name, verdict) for name, verdict in verdicts])
     else:
         for name, verdict in verdicts:
-            click.echo(_sentence(name, verdict))
-    if any(isinstance(verdict, Broken) for _, verdict in verdicts):
+            click.echo(describe_verdict(name, verdict))
+    if not all(is_proven(verdict) for _, verdict in verdicts):
         raise SystemExit(1)
 
 
@@ -125,9 +150,9 @@ def verify(
 def prune(names: tuple[str, ...], before: datetime, as_json: bool) -> None:
     """Delete old rows of the audit trail; what is left is still proven.
 
-    Rows go from the beginning of each chain.  Where a chain was cut, who did it and how many rows
-    went is an entry of the trail itself (operation audit.prune), and `legation audit verify` goes
-    by it.  Without DATABASE the trail of every database is pruned.
+    Whole pages go from the beginning of each chain.  Where a chain was cut, who did it and how many
+    rows went is an entry of the trail itself (operation audit.prune), and `legation audit verify`
+    goes by it.  Without DATABASE the trail of every database is pruned.
     Without a platform, platform.toml of this folder is taken, or else the demonstration.
 
     Verify before you prune, for what is gone proves nothing; and export the heads anew
@@ -139,7 +164,7 @@ def prune(names: tuple[str, ...], before: datetime, as_json: bool) -> None:
       legation audit prune platform.toml main --before 2026-01-01T12:00:00Z
     """
     with sentences():
-        platform, databases = _select(names)
+        platform, databases = select_databases(names)
         moment = before.replace(tzinfo=UTC)
         if moment > datetime.now(UTC):
             raise CannotGoOn("--before lies in the future: nothing is that old")
@@ -191,7 +216,7 @@ def refusals(
       legation audit refusals platform.toml main --client 192.0.2.1
     """
     with sentences():
-        platform, databases = _select(names)
+        platform, databases = select_databases(names)
         name = databases[0]
         start = datetime.now(UTC) - timedelta(days=1) if since is None else since
         minute = int(start.replace(tzinfo=UTC).timestamp()) // 60
@@ -228,7 +253,7 @@ async def _prune(
     async with open_host({name: platform.databases[name] for name in databases}) as host:
         for name in databases:
             try:
-                count = await host.run(prune_trail(name, before_us, f"local:{_user()}"))
+                count = await host.run(_prune_as_user(platform, name, before_us))
             except StoreFailure as failure:
                 sentence = f"the audit trail of {name!r} cannot be pruned: {why(failure)}"
                 raise CannotGoOn(sentence) from None
@@ -236,26 +261,13 @@ async def _prune(
     return counts
 
 
-def _user() -> str:
-    """Return the name of who types this, as far as the system knows it."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())
+def _prune_as_user(platform: Platform, name: str, before_us: int) -> Program[int]:
+    return prune_trail(name, before_us, f"local:{find_local_user()}", _keys(platform))
 
 
-def _select(names: tuple[str, ...]) -> tuple[Platform, tuple[str, ...]]:
-    """Return the platform and the ids of those of its databases that `names` selects."""
-    file: str | None = None
-    if names and (names[0].endswith(".toml") or ":" in names[0]):
-        file, *names_left = names
-        names = tuple(names_left)
-    if len(names) > 1:
-        raise click.UsageError("name one database at most, after the platform's file")
-    platform = load_target(file)
-    for name in names:
-        check_database(platform, name)
-    return platform, names or tuple(platform.databases)
+def _keys(platform: Platform) -> KeyRing:
+    require_secrets(platform, AUDIT_KEYS)
+    return platform.context.cluster.trail_keys
 
 
 def _heads(
@@ -266,18 +278,57 @@ def _heads(
         raise click.UsageError("name the database that --head is of")
     found = dict.fromkeys(databases, heads)
     try:
-        for verdict in json.load(file) if file else ():
-            if verdict["intact"] and verdict["database"] in found:
+        for verdict in _read_said(file.read()) if file else ():
+            if verdict.get("intact", True) and verdict["database"] in found:
                 read = tuple(HeadText().convert(text, None, None) for text in verdict["heads"])
                 found[verdict["database"]] += read
-    except (ValueError, TypeError, KeyError):
-        raise CannotGoOn("--heads: not what `legation audit verify --json` prints") from None
+    except (ValueError, TypeError, KeyError, AttributeError):
+        sentence = "--heads: not what `legation audit verify --json` prints, nor a heads_file"
+        raise CannotGoOn(sentence) from None
     return found
 
 
-def _verify(name: str, url: str, heads: Iterable[Head]) -> Intact | Broken:
+def _read_said(text: str) -> list[Any]:
+    """Return the objects in a file of heads: an array of them, or one on each line.
+
+    A line that was broken off, as the disk was full, is passed over: what it has is in the next.
+
+    Raises:
+        ValueError: There is none.
+    """
+    found: list[Any] = []
+    with suppress(ValueError):
+        said = json.loads(text)
+        found += said if isinstance(said, list) else [said]
+        return found
+    for line in text.splitlines():
+        with suppress(ValueError):
+            found.append(json.loads(line))
+    if not found:
+        raise ValueError("no line of it is JSON")
+    return found
+
+
+def _verify_all(
+    names: tuple[str, ...],
+    heads: tuple[Head, ...],
+    heads_file: TextIO | None,
+    acknowledged: tuple[Head, ...],
+) -> list[tuple[str, ExportVerdict]]:
+    """Return the verdict on each database that `names` selects."""
+    platform, databases = select_databases(names)
+    known = _heads(heads, heads_file, databases)
+    return [
+        (name, _verify(platform, name, known.get(name, ()), acknowledged)) for name in databases
+    ]
+
+
+def _verify(
+    platform: Platform, name: str, heads: Iterable[Head], acknowledged: Iterable[Head]
+) -> Verdict:
     """Read the whole trail of one database, beside whoever serves it."""
-    return _read(name, url, verify_trail(name, heads), f"the audit trail of {name!r}")
+    program = verify_trail(name, heads, _keys(platform), acknowledged)
+    return _read(name, platform.databases[name], program, f"the audit trail of {name!r}")
 
 
 def _read(name: str, url: str, program: Program[R], what: str) -> R:
@@ -291,33 +342,4 @@ def _read(name: str, url: str, program: Program[R], what: str) -> R:
         raise CannotGoOn(f"{what} cannot be read: {why(failure)}") from None
 
 
-def _sentence(name: str, verdict: Intact | Broken) -> str:
-    if isinstance(verdict, Broken):
-        at = f"{name}: broken at number {verdict.seq} of {verdict.writer}"
-        return click.style(f"{at}: {verdict.reason}", fg="red")
-    chains = len(verdict.heads)
-    plural = "" if chains == 1 else "s"
-    first = click.style(f"{name}: intact", fg="green")
-    return "\n".join(
-        (
-            f"{first}, {verdict.count} rows in {chains} chain{plural}{_mention_pruned(verdict)}",
-            *_indent(verdict.heads),
-        )
-    )
-
-
-def _mention_pruned(verdict: Intact) -> str:
-    return f", and {verdict.pruned} pruned" if verdict.pruned else ""
-
-
-def _indent(heads: Iterable[Head]) -> tuple[str, ...]:
-    return tuple(f"  {head}" for head in heads)
-
-
-def _json(name: str, verdict: Intact | Broken) -> dict[str, Any]:
-    if isinstance(verdict, Broken):
-        at = {"writer": verdict.writer, "seq": verdict.seq, "reason": verdict.reason}
-        return {"database": name, "intact": False, "broken": at}
-    heads = [str(head) for head in verdict.heads]
-    counts = {"rows": verdict.count, "pruned": verdict.pruned}
-    return {"database": name, "intact": True, **counts, "heads": heads}
+audit.add_command(export)

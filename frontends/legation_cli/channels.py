@@ -1,4 +1,4 @@
-"""`legation channels`: what waits in each channel, how old it is, and what is dead."""
+"""`legation channels`: what waits in each channel, and whether it is set up at its provider."""
 
 from __future__ import annotations
 
@@ -10,17 +10,35 @@ import click
 from legation.api.handlers.channels import survey
 
 from .ages import describe_age
+from .channel_setup import register, verify
 from .failing import CannotGoOn, sentences
 from .json_output import json_option, print_json
-from .target import complete_platform, load_target
+from .target import complete_platform, load_target, require_secrets
 from .terminal import show_table
 
-__all__ = ["channels", "table"]
+__all__ = ["channels", "show", "table"]
 
 _HEADS: Final = ("channel", "kind", "answered by", "what", "waiting", "in work", "oldest", "dead")
 
 
-@click.command(short_help="Show what waits in each channel, and dead letters.")
+class _Shown(click.Group):
+    """The group whose own name, with what no command is called, stands for `show`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put `show` in front where no command is named."""
+        known = (*self.commands, *ctx.help_option_names)
+        return super().parse_args(ctx, args if args and args[0] in known else ["show", *args])
+
+
+@click.group(cls=_Shown, short_help="Show what waits in channels; set them up at providers.")
+def channels() -> None:
+    """Show what waits in each channel, and set channels up at their providers.
+
+    `legation channels` is short for `legation channels show`.
+    """
+
+
+@channels.command(short_help="Show what waits in each channel, and dead letters.")
 @click.argument(
     "platform",
     required=False,
@@ -28,7 +46,7 @@ _HEADS: Final = ("channel", "kind", "answered by", "what", "waiting", "in work",
     shell_complete=complete_platform,
 )
 @json_option
-def channels(platform: str | None, as_json: bool) -> None:
+def show(platform: str | None, as_json: bool) -> None:
     """Show what waits in each channel: messages to answer, replies to send, dead letters.
 
     Without a platform, platform.toml of this folder is taken, or else the demonstration.
@@ -38,7 +56,8 @@ def channels(platform: str | None, as_json: bool) -> None:
     from .reading import read_beside
 
     with sentences():
-        made = load_target(platform)
+        made = load_target(platform, needs_secrets=False)
+        require_secrets(made, "databases.")
         found = read_beside(made.databases, survey(made.registry))
     if as_json:
         print_json(found)
@@ -47,8 +66,15 @@ def channels(platform: str | None, as_json: bool) -> None:
     depths = [depth for channel in found for depth in (channel["messages"], channel["replies"])]
     if None in depths:
         raise CannotGoOn("a database does not answer, or has no schema yet")
-    if any(depth["dead"] for depth in depths):
+    held = [channel for channel in found if "held" in channel]
+    for channel in () if as_json else held:
+        click.echo(_describe_held(channel), err=True)
+    if held or any(depth["dead"] for depth in depths):
         raise SystemExit(1)
+
+
+channels.add_command(verify)
+channels.add_command(register)
 
 
 def _show(channels: Sequence[Mapping[str, Any]]) -> None:
@@ -72,6 +98,15 @@ def table(channels: Sequence[Mapping[str, Any]]) -> str:
         line = _line(row, widths)
         lines.append(click.style(line, fg="red") if _is_dead(row) else line)
     return "\n".join(lines)
+
+
+def _describe_held(channel: Mapping[str, Any]) -> str:
+    since, reason = channel["held"]["since"], channel["held"]["reason"]
+    name = channel["id"]
+    return (
+        f"{name} is held since {since}, for its provider refuses the credentials ({reason})."
+        f"  Its replies wait; `legation channels verify` says more."
+    )
 
 
 def _is_dead(row: Sequence[str]) -> bool:

@@ -7,17 +7,19 @@ import time
 from collections.abc import Sequence
 
 import click
-from attrs import frozen
+from attrs import asdict, frozen
 
 from legation.access.claims import claims_in_use
-from legation.access.posture import Finding, posture
+from legation.access.posture import SEVERITIES, Finding
 from legation.access.rights import describe_need
 from legation.hosted.registry import Registry
+from legation.http.refusals import Fault
 from legation.tools import Tool
 
 from .failing import sentences
 from .json_output import always_json, json_option, print_json
-from .target import complete_platform, load_target
+from .outlook import outlook_as_json, print_outlook, read_outlooks
+from .target import complete_platform, load_target, require_secrets
 from .terminal import show_table
 
 __all__ = ["check", "explain"]
@@ -32,38 +34,62 @@ _LONGEST = 1 << 16  # characters; no token has so many
     metavar="[PLATFORM.TOML | MODULE:ATTRIBUTE]",
     shell_complete=complete_platform,
 )
+@click.option("--runs", "with_runs", is_flag=True, help="Say which open runs would go on.")
+@click.option(
+    "--strict", is_flag=True, help="Exit code 1 also where there is advice: of low severity."
+)
 @json_option
-def check(platform: str | None, as_json: bool) -> None:
+def check(platform: str | None, with_runs: bool, strict: bool, as_json: bool) -> None:
     """List every route with what it needs, every tool, and every setting that is unsafe.
 
-    Nothing is started and no database is opened, so it has its place before every deployment.  A
+    Nothing is started and nothing is written, so it has its place before every deployment.  A
     scope such as agents:<id>:run is granted for one agent by its id, for all of them as
     agents:run or agents:*:run.
 
     The claims that tokens are read by are named, with the audience and the issuer that they need.
 
+    Of each channel the path is named at which its provider delivers messages.
+
     Of each tool is said who has to agree to a call: nobody, or a person; a tool of the client's is
     called by the client.
 
+    Without --runs no database is opened.  With it, the runs that are not over are read from every
+    database of the platform, beside whoever serves it.  Each goes on under this configuration; goes
+    on and loses a call, as its tool or its member is gone, or takes other arguments; waits, since
+    nobody hosts what it was asked of; or ends.  Calls in doubt and changed definitions are named.
+
+    What is unsafe has a severity of medium or high; what would be a second lock is advice, of low.
+    A secret of a channel or of a model need not be here; what a server would miss is listed.
+
+    Of each database is said what grows in it without a bound: [retention] deletes what is old.
+
     Without a platform, platform.toml of this folder is taken, or else the demonstration.
-    Exit code 1 says that something is unsafe, 2 that the configuration cannot be served.
+    Exit code 1 says that something is unsafe, with --strict also that there is advice, or that not
+    every open run would go on whole; 2 that the configuration cannot be served, or a database not
+    be read.
 
     \b
     Examples:
       legation check
+      legation check platform.toml --runs
+      legation check platform.toml --strict
       legation check platform.toml --json | jq .unsafe
     """
     from legation_host.databases import check_files, check_url
 
     with sentences():
-        made = load_target(platform)
+        made = load_target(platform, needs_secrets=False)
+        require_secrets(made, "authorization_config.")
+        if with_runs:
+            require_secrets(made, "databases.")
         for name, url in made.databases.items():
             check_url(name, url)
         check_files(made.databases)
+        outlooks = read_outlooks(made) if with_runs else None
     config = made.config
-    findings = posture(config)
+    findings, growth = made.find_unsafe(), made.find_growth()
     enforced = config.authorization_config if config.authorization else None
-    tools = _tools(made.registry)
+    tools, channels = _tools(made.registry), _channels(made.registry)
     routes = [
         (route.method, route.template, describe_need(route.need, route.template, enforced))
         for route in made.routes
@@ -71,13 +97,27 @@ def check(platform: str | None, as_json: bool) -> None:
     claims = claims_in_use(config.authorization_config, config.id) if config.authorization else ()
     if as_json:
         listed = [{"method": m, "path": p, "needs": n} for m, p, n in routes]
-        unsafe = [{"path": f.path, "message": f.message} for f in findings]
+        unsafe = [asdict(found) for found in findings if found.severity != "low"]
+        advice = [asdict(found) for found in findings if found.severity == "low"]
         held = [{"of": t.of, "name": t.name, "agreement": t.agreement} for t in tools]
-        said = {"routes": listed, "claims": dict(claims), "tools": held, "unsafe": unsafe}
-        print_json(said)
+        hooks = [{"id": one.name, "kind": one.kind, "webhook": one.webhook} for one in channels]
+        said = {"routes": listed, "claims": dict(claims), "tools": held, "channels": hooks}
+        runs = {} if outlooks is None else {"runs": [outlook_as_json(one) for one in outlooks]}
+        missing = [{"path": f.path, "message": f.message} for f in made.missing]
+        grows = [{"path": f.path, "message": f.message} for f in growth]
+        found = {"missing": missing, "unsafe": unsafe, "advice": advice, "grows": grows}
+        print_json({**said, **runs, **found})
     else:
-        _print(routes, claims, tools, findings)
-    if findings:
+        _print(routes, claims, tools, channels)
+        for outlook in outlooks or ():
+            print_outlook(outlook)
+        _print_missing(made.missing)
+        for fault in growth:
+            click.echo(f"grows  {fault.path}: {fault.message}")
+        _print_findings(findings)
+    least = SEVERITIES.index("low" if strict else "medium")
+    grave = any(SEVERITIES.index(found.severity) >= least for found in findings)
+    if grave or not all(one.all_go_on for one in outlooks or ()):
         raise SystemExit(1)
 
 
@@ -88,6 +128,20 @@ class _Held:
     of: str
     name: str
     agreement: str
+
+
+@frozen
+class _Hook:
+    """A channel, and the path at which its provider delivers messages."""
+
+    name: str
+    kind: str
+    webhook: str
+
+
+def _channels(registry: Registry) -> list[_Hook]:
+    hosted = registry.channels.values()
+    return [_Hook(one.id, one.codec.kind, one.webhook) for one in hosted if one.codec.receives]
 
 
 _MEANING = {
@@ -116,16 +170,30 @@ def _print(
     routes: list[tuple[str, str, str]],
     claims: tuple[tuple[str, str], ...],
     tools: list[_Held],
-    findings: tuple[Finding, ...],
+    channels: list[_Hook],
 ) -> None:
     wide = max(len(path) for _, path, _ in routes)
     _print_rows(("method", "path", "needs"), routes, wide)
     _print_rows(("", "claim", "read from"), [("claim", *claim) for claim in claims], wide)
     held = [("tool", f"{t.of}  {t.name}", _MEANING[t.agreement]) for t in tools]
     _print_rows(("", "tool", "agreement"), held, wide)
-    for finding in findings:
-        click.echo(click.style(f"unsafe  {finding.path}: {finding.message}", fg="red"))
-    if not findings:
+    hooks = [("channel", f"{one.kind}  {one.name}", one.webhook) for one in channels]
+    _print_rows(("", "channel", "webhook"), hooks, wide)
+
+
+def _print_missing(missing: tuple[Fault, ...]) -> None:
+    """Print the secrets that a server would need here."""
+    for fault in missing:
+        click.echo(click.style(f"missing  {fault.path}: {fault.message}", fg="yellow"))
+
+
+def _print_findings(findings: tuple[Finding, ...]) -> None:
+    """Print what is unsafe, the gravest first, and then what would be a second lock."""
+    for found in findings:
+        word = "advice" if found.severity == "low" else "unsafe"
+        text = f"{word}  {found.path}: {found.message}"
+        click.echo(click.style(text, fg="yellow" if found.severity == "low" else "red"))
+    if all(found.severity == "low" for found in findings):
         click.echo(click.style("Nothing unsafe was found.", fg="green"))
 
 
@@ -174,7 +242,8 @@ def explain(token: str, method: str, path: str, platform: str | None, option: st
     if platform is not None and option is not None:
         raise click.UsageError("name the platform once: as the argument, or with --platform")
     with sentences():
-        made = load_target(platform or option)
+        made = load_target(platform or option, needs_secrets=False)
+        require_secrets(made, "authorization_config.")
     text = sys.stdin.read(_LONGEST) if token == "-" else token  # noqa: S105 (no password)
     sent = text.strip().encode("utf-8", "surrogateescape")
     decision = made.explain(sent, method.upper(), path, time.time_ns() // 1000)

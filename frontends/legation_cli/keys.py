@@ -1,4 +1,4 @@
-"""`legation keys new`: a key pair for signing and verifying tokens."""
+"""`legation keys`: key pairs for signing and verifying tokens."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import click
 
 from .failing import CannotGoOn
 from .json_output import json_option, print_json
+from .key_rotation import rotate
 
 __all__ = ["keys", "new"]
 
@@ -25,6 +26,7 @@ Switch authorization on in platform.toml:
 
   [authorization_config]
   algorithm = "{algorithm}"
+  require = ["exp"]
   verification_keys = ['''
 {pem}''']
 
@@ -37,7 +39,10 @@ Then make a token and use it:
 
 @click.group()
 def keys() -> None:
-    """Make the keys that tokens are signed with."""
+    """Make the keys that tokens are signed with, and rotate them."""
+
+
+keys.add_command(rotate)
 
 
 @keys.command(short_help="Make a key pair.")
@@ -75,7 +80,7 @@ def new(folder: Path, algorithm: str, as_json: bool) -> None:
     secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     pem = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(0o700, parents=True, exist_ok=True)
         _write(private, secret, 0o600)
         _write(public, pem, 0o644)
     except OSError as error:

@@ -23,9 +23,12 @@ from .failing import CannotGoOn
 from .keys import keys
 from .migrate import migrate
 from .openapi import openapi
+from .replay import replay
+from .retention import retention
 from .round import round_once
 from .serve import serve
 from .token import token
+from .users import users
 
 __all__ = ["main"]
 
@@ -88,5 +91,8 @@ for command in (
     audit,
     channels,
     openapi,
+    replay,
+    retention,
+    users,
 ):
     main.add_command(command)

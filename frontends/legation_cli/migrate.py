@@ -67,7 +67,9 @@ def migrate(
         *files, database = names or [""]
         if not database or len(files) > 1:
             raise click.UsageError("name one database, after the platform's file if there is one")
-        platform = load_target(files[0] if files else None, writes=not plan_only)
+        platform = load_target(
+            files[0] if files else None, writes=not plan_only, needs_secrets=False
+        )
         check_database(platform, database)
         invocation = _Invocation(
             platform, database, _target(to), plan_only, allow_data_loss, as_json

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
+from secrets import token_bytes
 from typing import Any, TypeVar
 
 from attrs import define, field
 
-from legation.effects import Concurrently, Interruptible, Now, Program, Transact
+from legation.effects import (
+    Concurrently,
+    Emit,
+    Interruptible,
+    Now,
+    Program,
+    RandomBytes,
+    Sleep,
+    Transact,
+)
 from legation.store.failures import StoreFailure
 from legation_host.databases import RunUnit, open_reader
 from legation_host.logs import Write, quiet
@@ -25,26 +35,32 @@ def _count_nothing() -> None:
     """Count no unit."""
 
 
+def _drop(_: bytes) -> None:
+    """Write nothing."""
+
+
 def read_beside(
     urls: Mapping[str, str],
     program: Program[R],
     log: Write = quiet,
     advance: Advance = _count_nothing,
+    emit: Callable[[bytes], object] = _drop,
 ) -> R:
     """Run a program that reads alone, one effect after the other, and return its result.
 
     Args:
         urls: The URLs of the databases, by their ids.
-        program: Asks for units that read, and for the time.
+        program: Asks for units that read, and for the time; waits and tries again, and may emit.
         log: Takes what a server of databases said when it failed.
         advance: Called for each unit that was read.
+        emit: Takes what the program emits.
 
     Raises:
         HostError: A database cannot be opened, or its file does not exist.
         StoreFailure: A unit failed, and `program` did not catch that.
     """
     with ExitStack() as stack:
-        return _Reader(urls, log, stack, advance).run(program)
+        return _Reader(urls, log, stack, advance, emit).run(program)
 
 
 @define(eq=False)
@@ -55,6 +71,7 @@ class _Reader:
     log: Write
     stack: ExitStack
     advance: Advance
+    emit: Callable[[bytes], object]
     _open: dict[str, RunUnit] = field(factory=dict[str, RunUnit], init=False)
 
     def run(self, program: Program[R]) -> R:
@@ -82,6 +99,13 @@ class _Reader:
                 return answer
             case Now():
                 return time.time_ns() // 1_000
+            case Emit():
+                self.emit(asked.data)
+                return None
+            case RandomBytes():
+                return token_bytes(asked.size)
+            case Sleep():
+                return time.sleep(asked.seconds)
             case Concurrently():
                 return tuple(self.run(program) for program in asked.programs)
             case Interruptible():

@@ -74,7 +74,8 @@ async def _go_round(platform: Platform, limit: int, seconds: float) -> RoundRepo
     from legation_host import open_log
     from legation_host.hosting import open_platform
 
-    async with open_platform(platform, log=open_log(level="warning"), jobs=False) as host:
+    log = open_log(level="warning")
+    async with open_platform(platform, log=log, jobs=False, tells=False) as host:
         return await host.run(platform.round(limit, seconds))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -54,6 +55,11 @@ def _list_limits(*, as_json: bool) -> None:
 )
 @click.option("--certfile", metavar="PATH", help="Serve TLS with this certificate chain (PEM).")
 @click.option("--keyfile", metavar="PATH", help="Its key, unless it is in the same file.")
+@click.option(
+    "--hsts/--no-hsts",
+    default=True,
+    help="With TLS, tell browsers on other machines to come by TLS alone.",
+)
 @click.option(
     "--trusted-proxy",
     "proxies",
@@ -172,6 +178,9 @@ def banner(platform: Platform, url: str, *, demo: bool) -> str:
         lines.append(f"  console        {url}/console")
     if config.docs and not url.startswith("unix:"):
         lines.append(f"  docs           {url}/docs")
+    hooks = [one.webhook for one in registry.channels.values() if one.codec.receives]
+    for label, path in zip_longest(("channels",)[: len(hooks)], hooks, fillvalue=""):
+        lines.append(f"  {label:<14} {'' if url.startswith('unix:') else url}{path}")
     if demo:
         lines += ["", "Try:", *(f"  {line}" for line in _first_steps(url))]
     lines += ["", "Ctrl-C ends it."]

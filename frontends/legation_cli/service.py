@@ -11,18 +11,21 @@ from contextlib import asynccontextmanager
 from functools import partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from weakref import WeakSet
 
 import trio
 from attrs import define, field, frozen
 
 from legation import Platform
+from legation.access.posture import Door
 from legation.effects import Program
 from legation_host import Host, Write, open_host, open_log
 from legation_host.databases import in_memory
-from legation_host.hosting import open_platform, take_keys
-from legation_host.loading import LoadError, read_jwks
+from legation_host.hosting import log_findings, open_platform
 from legation_host.logs import ShowError, hide_error, is_for_eyes, open_request_log, quiet
 from legation_host.observer import Exporter, Observer
+from legation_host.parent_files import ParentFiles
+from legation_host.trust_files import reload_files
 from legation_server import (
     BadLimit,
     BadNetwork,
@@ -95,6 +98,7 @@ class ServeOptions:
     access_log: bool = True
     traces: bool = False
     insecure: bool = False
+    hsts: bool = True
     given: tuple[socket.socket, ...] = ()
     parent: int | None = None
 
@@ -150,6 +154,8 @@ class Service:
     _page: Page = field(init=False)
     notifier: Notifier = field(init=False)
     _milestones: Milestones = field(init=False)
+    _files: WeakSet[ParentFiles] = field(factory=WeakSet[ParentFiles], init=False)
+    """Of every platform that a worker may still be forked for."""
     _up: bool = field(default=False, init=False)
 
     def run(self) -> int:
@@ -193,6 +199,9 @@ class Service:
         self.certificate = _certificate(options)
         inherited = options.given or take_listeners(os.environ)
         self._public_addresses = _public_addresses(options, inherited)
+        if self.certificate is not None:
+            # On this machine it would bind whatever else is developed at its ports.
+            self.certificate.hsts = options.hsts and self._door().reach == "network"
         self.platform = self._load_platform()
         slots = self._open(inherited)
         try:
@@ -211,7 +220,19 @@ class Service:
         for name, url in platform.databases.items():
             if options.workers > 1 and in_memory(url):
                 raise CannotGoOn(NOT_SHARED.format(name=name))
+        platform.door = self._door()
+        log_findings(platform, self.log.write)
         return platform
+
+    def _door(self) -> Door:
+        """Return the way in which requests reach the platform."""
+        others = not all(map(_is_loopback, self._public_addresses))
+        return Door(
+            "network" if others else "machine",
+            encrypted=self.certificate is not None,
+            proxied=bool(self.options.proxies),
+            hsts=self.options.hsts,
+        )
 
     def _open(self, inherited: tuple[socket.socket, ...]) -> Slots:
         options, backlog = self.options, self.settings.backlog
@@ -246,7 +267,12 @@ class Service:
         if self.prepare is not None:
             await self.prepare(log)
         opened = open_platform(
-            platform, log=log, show_error=self.show_error, observer=self._observer, noted=page
+            platform,
+            log=log,
+            show_error=self.show_error,
+            observer=self._observer,
+            noted=page,
+            tells=False,
         )
         async with opened as host:
             yield host
@@ -303,12 +329,10 @@ class Service:
     def _reload_in_place(self) -> None:
         """Read keys and certificate again.  The rest of the configuration needs a restart."""
         self.notifier.tell_reload()
-        path = self.platform.config.authorization_config.jwks_file
+        reload_files(self.platform, self.log.write)
         try:
-            if (jwks := read_jwks(self.platform.config)) is not None and path is not None:
-                take_keys(self.platform, jwks, path, self.log.write)
             self._reload_certificate()
-        except (LoadError, CannotGoOn) as error:
+        except CannotGoOn as error:
             self.log.write("error", "reload_failed", {"reason": str(error)})
         self.notifier.tell_ready()
 
@@ -336,22 +360,33 @@ class Service:
 
         return run_workers(
             slots,
-            partial(self._be_one_of_many, self.platform),
+            self._work_of(self.platform),
             drain_seconds=self.settings.drain_seconds,
             log=self.log.write,
             ready=ready,
             reload=self._reload_for_successors,
             stopping=self._note_stop,
+            tick=self._look_at_files,
         )
+
+    def _work_of(self, platform: Platform) -> Work:
+        """Return the work of the workers that serve `platform`; its files are looked at as long."""
+        files = ParentFiles(platform)
+        self._files.add(files)
+        return partial(self._be_one_of_many, files)
+
+    def _look_at_files(self) -> None:
+        for files in tuple(self._files):
+            files.look()
 
     def _be_one_of_many(
         self,
-        platform: Platform,
+        files: ParentFiles,
         listeners: Sequence[socket.socket],
         ready: Callable[[], object],
         parent: int,
     ) -> int:
-        self.platform = platform
+        self.platform = files.platform
 
         def announce(server: Server) -> None:
             self._add_gauges(server)
@@ -380,7 +415,7 @@ class Service:
         finally:
             if self._up:
                 self.notifier.tell_ready()
-        return partial(self._be_one_of_many, platform)
+        return self._work_of(platform)
 
     def _url(self, listeners: Sequence[socket.socket]) -> str:
         return url_of(address_of(listeners[0]), secure=self.certificate is not None)

@@ -30,6 +30,8 @@ __all__ = [
     "find_target",
     "load_config",
     "load_target",
+    "require_secrets",
+    "select_databases",
 ]
 
 _DEFAULT_FILE: Final = "platform.toml"
@@ -42,12 +44,14 @@ def find_target(named: str | None) -> str | None:
     return named
 
 
-def load_target(named: str | None, *, writes: bool = False) -> Platform:
+def load_target(named: str | None, *, writes: bool = False, needs_secrets: bool = True) -> Platform:
     """Return the platform that `named` leads to by the rule.
 
     Args:
         named: The path of a TOML file, or `module:attribute`, if one was typed.
         writes: Make the data folder of the demonstration, for a command that writes there.
+        needs_secrets: Whether a secret that is not there is an error: not for a command that uses
+            none.
 
     Raises:
         HostError: It cannot be loaded.
@@ -57,7 +61,7 @@ def load_target(named: str | None, *, writes: bool = False) -> Platform:
 
     target = find_target(named)
     if target is not None:
-        return load_platform(target, os.environ)
+        return load_platform(target, os.environ, needs_secrets=needs_secrets)
     # What the demonstration is made of is not loaded for anything else.
     from .demonstration import demonstration
 
@@ -94,10 +98,34 @@ def find_past(target: str | None) -> Callable[[Write], Awaitable[None]] | None:
 
 
 def check_database(platform: Platform, name: str) -> None:
-    """Raise `CannotGoOn` where `platform` has no database of this name."""
-    if name not in platform.databases:
-        known = ", ".join(platform.databases)
+    """Raise `CannotGoOn` where `platform` has no database of this name, or no URL of it."""
+    if name not in platform.registry.databases:
+        known = ", ".join(platform.registry.databases)
         raise CannotGoOn(f"there is no database {name!r}; there are: {known}")
+    if name not in platform.databases:
+        require_secrets(platform, f"databases.{name}.")
+
+
+def select_databases(names: tuple[str, ...]) -> tuple[Platform, tuple[str, ...]]:
+    """Return the platform and the ids of those of its databases that `names` selects."""
+    file: str | None = None
+    if names and (names[0].endswith(".toml") or ":" in names[0]):
+        file, *names_left = names
+        names = tuple(names_left)
+    if len(names) > 1:
+        raise click.UsageError("name one database at most, after the platform's file")
+    platform = load_target(file, needs_secrets=False)
+    names = names or tuple(platform.registry.databases)
+    for name in names:
+        check_database(platform, name)
+    return platform, names
+
+
+def require_secrets(platform: Platform, path: str) -> None:
+    """Raise `CannotGoOn` where a secret is missing whose path begins with `path`."""
+    if wanting := [one for one in platform.missing if one.path.startswith(path)]:
+        lines = "\n".join(f"  {one.path}: {one.message}" for one in wanting)
+        raise CannotGoOn(f"the platform cannot be used for this:\n{lines}")
 
 
 def complete_platform(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem]:

@@ -16,7 +16,7 @@ from attrs import asdict, define, field
 
 from legation.effects import Program
 from legation.incidents import where
-from legation.store.audit import AuditEntry
+from legation.store.audit_entries import AuditEntry
 from legation.store.failures import StoreFailure
 
 from .logs import Write

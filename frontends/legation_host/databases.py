@@ -35,11 +35,13 @@ __all__ = [
     "open_database",
     "open_reader",
     "open_writer",
+    "renew_urls",
 ]
 
 R = TypeVar("R")
 
 _POSTGRES: Final = ("postgresql", "postgres")
+_ANOTHER: Final = "databases.{}.url: another database takes a restart"
 EXAMPLES: Final = (
     "sqlite:///relative.db, sqlite:////absolute.db, sqlite:// (in memory) or "
     "postgresql://user@host/name"
@@ -111,6 +113,32 @@ def open_database(name: str, url: str, write: Write = quiet) -> Database:
     if dialect_of(url) is Dialect.POSTGRESQL:
         return PostgresDatabase(name, url, write)
     return SqliteDatabase(name, _sqlite_path(name, url), write)
+
+
+def renew_urls(
+    databases: Mapping[str, Database],
+    before: Mapping[str, str],
+    now: Mapping[str, str],
+    write: Write,
+) -> None:
+    """Let new connections be made by the URLs of `now`, where those are others than `before`.
+
+    Where a URL names another place the open database stays, and the log says so.
+    """
+    for name, url in now.items():
+        if url != before.get(name):
+            try:
+                _renew(databases[name], url)
+            except BadDatabaseUrl as error:
+                write("error", "database_url_kept", {"database": name, "reason": str(error)})
+            else:
+                write("info", "database_url_renewed", {"database": name})
+
+
+def _renew(database: Database, url: str) -> None:
+    if not isinstance(database, PostgresDatabase) or dialect_of(url) is not Dialect.POSTGRESQL:
+        raise BadDatabaseUrl(_ANOTHER.format(database.name))
+    database.renew(url)
 
 
 RunUnit: TypeAlias = Callable[[Unit[Any]], Any]

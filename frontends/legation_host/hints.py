@@ -19,6 +19,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -247,7 +248,8 @@ class Hints:
     hub: Hub
     log: Write
     _note_pooler: Callable[[], None] = field(alias="note_pooler")
-    _conninfo: str = field(alias="conninfo", repr=False)  # may hold a password
+    # Asked for each connection: a password may change.
+    _find_conninfo: Callable[[], str | None] = field(alias="find_conninfo", repr=False)
     sent: int = 0
     heard: int = 0
     _line: _Line | None = field(default=None, init=False)
@@ -314,7 +316,7 @@ class Hints:
 
     async def _once(self) -> None:
         """Connect, and talk until that is no longer possible."""
-        connection, channel = await _Opening(self._conninfo).run()
+        connection, channel = await _Opening(self._find_conninfo() or "").run()
         line = self._line = _Line(connection, channel)
         self._unheld = dict(self._names)
         self._wanted.set()
@@ -366,10 +368,16 @@ class Hints:
 def hints_of(databases: Iterable[Database], hub: Hub, log: Write) -> Mapping[str, Hints]:
     """Return the hints of those of `databases` that can have them, by name."""
     return {
-        database.name: Hints(database.name, hub, log, database.note_pooler, database.hints)
+        database.name: Hints(
+            database.name, hub, log, database.note_pooler, partial(_conninfo_of, database)
+        )
         for database in databases
         if isinstance(database, PostgresDatabase) and database.hints is not None
     }
+
+
+def _conninfo_of(database: PostgresDatabase) -> str | None:
+    return database.hints
 
 
 def hint_gauges(hints: Mapping[str, Hints]) -> Gauges:

@@ -15,7 +15,7 @@ from anyio.abc import TaskGroup
 from attrs import define, field
 
 from legation.effects import Job, Program
-from legation.store.audit import AuditEntry
+from legation.store.audit_entries import AuditEntry
 
 from .audit import Trail, WriteAudit
 from .databases import Database, Databases, check_files, open_database

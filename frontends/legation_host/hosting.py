@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final
 
 import anyio
+from attrs import asdict
 
 from legation import Platform
 from legation_console import read_console
 
 from .assets import read_assets
+from .databases import renew_urls
 from .hints import hint_gauges
 from .host import Host, open_host
 from .hub import Hub
 from .life import hold, one_life
+from .line_files import append_line
 from .logs import ShowError, Write, hide_error, quiet
 from .observer import Observer
 from .pace import NOWHERE, Noted, Pace
+from .secret_files import watch_secrets
+from .trust_files import TrustFiles
 
-__all__ = ["open_platform", "take_keys"]
+__all__ = ["log_findings", "open_platform"]
 
-_LOOK_SECONDS: Final = 1.0
 _LAST_SECONDS: Final = 3.0
 """For what is left to be given back: a database that does not answer keeps its leases."""
 
@@ -40,8 +42,11 @@ async def open_platform(
     observer: Observer | None = None,
     noted: Noted | None = None,
     jobs: bool = True,
+    tells: bool = True,
 ) -> AsyncGenerator[Host, None]:
-    """Open a host for `platform`; the JWKS file is read again whenever it changes.
+    """Open a host for `platform`; files that judge tokens, or hold secrets, are read again.
+
+    That is whenever they change.
 
     On leaving, what is under work has `drain_seconds` to come to its end, and the rest is given
     back; when an error or a cancellation is the reason, it is given back at once.
@@ -54,12 +59,16 @@ async def open_platform(
         observer: Takes the request log and the spans; without one there are gauges alone.
         noted: Where the steps of runs are noted for a process that watches this one.
         jobs: Start the jobs; a process that is frozen between requests runs `Platform.round`.
+        tells: Write the settings that are unsafe to the log; the way in which requests come is
+            `Platform.door`.
 
     Raises:
         HostError: A database cannot be used, in words for the operator.
         LifeMisuse: The platform is open already, or what this returns is entered or left twice.
     """
     with hold(platform):
+        if tells:
+            log_findings(platform, log)
         taken = (observer or Observer(), noted or NOWHERE)
         opened = _open_held(platform, log, drain_seconds, *taken, jobs=jobs)
         async with opened as host:
@@ -81,7 +90,9 @@ async def _open_held(
     observer.begin(platform)
     platform.load_assets(read_assets())
     platform.load_console(read_console())
-    opened = open_host(platform.databases, log=log, write_audit=platform.write_audit, hub=Hub())
+    urls = platform.databases
+    platform.append_heads_by(append_line)
+    opened = open_host(urls, log=log, write_audit=platform.write_audit, hub=Hub())
     async with opened as host:
         host.pace = Pace(log, noted)
         if host.hints:
@@ -89,11 +100,12 @@ async def _open_held(
         await host.run(platform.startup())
         for job in platform.jobs() if jobs else ():
             host.spawn(job)
-        path = platform.config.authorization_config.jwks_file
+        files = TrustFiles(platform, log)
+        files.look()  # they may have changed since the platform was made
         async with anyio.create_task_group() as watching:
             watching.start_soon(observer.serve, platform, host)
-            if path is not None and platform.config.authorization:
-                watching.start_soon(_watch, platform, path, log)
+            watching.start_soon(files.watch)
+            watching.start_soon(watch_secrets, platform, log, _renew_by(platform, host, urls, log))
             patience = 0.0
             try:
                 yield host
@@ -104,53 +116,35 @@ async def _open_held(
                 await observer.end(platform, host)
 
 
+def _renew_by(
+    platform: Platform, host: Host, urls: Mapping[str, str], log: Write
+) -> Callable[[], None]:
+    """Return what lets the databases of `host` go by the URLs of `platform`; they go by `urls`."""
+
+    def renew() -> None:
+        nonlocal urls
+        before, urls = urls, platform.databases
+        renew_urls(host.databases, before, urls, log)
+
+    return renew
+
+
+def log_findings(platform: Platform, log: Write) -> None:
+    """Write a line for each setting that is unsafe.
+
+    On this machine alone, for which a developer works, what is a little unsafe is left out.
+    """
+    door = platform.door
+    alone = door.reach == "machine" or (door.local_only and not platform.config.authorization)
+    for found in platform.find_unsafe():
+        if found.severity != "low":
+            log("warning", "setting_unsafe", asdict(found))
+        elif not alone:
+            log("info", "setting_unsafe", asdict(found))
+
+
 async def _close(platform: Platform, host: Host, patience_seconds: float) -> None:
     """Give back what is held, also while being cancelled, but not for ever."""
     limit = patience_seconds + _LAST_SECONDS
     with anyio.move_on_after(limit, shield=True):
         await host.run(platform.shutdown(patience_seconds))
-
-
-async def _watch(platform: Platform, path: str, log: Write) -> None:
-    """Load the keys anew when the file is another one; a broken file keeps the old keys.
-
-    The first look is at once: the file may have changed since `platform` was made.
-    """
-    seen: tuple[int, int, int] | None = (0, 0, 0)
-    while True:
-        now = await anyio.to_thread.run_sync(_stamp, path)
-        if now == seen:
-            await anyio.sleep(_LOOK_SECONDS)
-            continue
-        seen = now
-        try:
-            jwks = await anyio.Path(path).read_bytes()
-        except OSError as error:
-            platform.load_jwks(None, _now_us())
-            log("error", "keys_reload_failed", {"reason": error.strerror or "unreadable"})
-            continue
-        take_keys(platform, jwks, path, log)
-
-
-def take_keys(platform: Platform, jwks: bytes, path: str, log: Write) -> None:
-    """Give `platform` the keys that were read from `path`; broken ones change nothing."""
-    before = platform.keys_generation
-    faults = platform.load_jwks(jwks, _now_us())
-    if faults:
-        reasons = "; ".join(f"{fault.path}: {fault.message}" for fault in faults)
-        log("error", "keys_reload_failed", {"reason": reasons})
-    elif platform.keys_generation != before:
-        log("info", "keys_reloaded", {"path": path})
-
-
-def _now_us() -> int:
-    return time.time_ns() // 1_000
-
-
-def _stamp(path: str) -> tuple[int, int, int] | None:
-    """Return what changes when the file does; None when it is not there."""
-    try:
-        found = os.stat(path)  # noqa: PTH116  one call for three facts
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino

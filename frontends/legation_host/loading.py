@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import sys
 import tomllib
@@ -15,36 +16,51 @@ from attrs import evolve, field, frozen
 
 from legation import Agent, ConfigurationError, Platform, Team
 from legation.access.claims import claim_faults
-from legation.config import PlatformConfig, structure
+from legation.access.revocations import MAX_FILE_BYTES
+from legation.config import AnyChannel, PlatformConfig, structure
+from legation.hosted.secret_sources import secret_paths, with_secret_paths
 from legation.http.refusals import Fault
 from legation.platform import with_environment
 from legation.tools import ToolFault
 
 from .errors import HostError
+from .secret_files import read_secret_files
 
-__all__ = ["LoadError", "from_file", "load_platform", "read_config", "read_jwks"]
+__all__ = [
+    "LoadError",
+    "from_file",
+    "load_platform",
+    "read_config",
+    "read_jwks",
+    "read_revocations",
+    "read_trusted",
+]
 
 
 class LoadError(HostError):
     """The platform cannot be made; the text says why, in a sentence or a line for each fault."""
 
 
-def load_platform(target: str, environ: Mapping[str, str]) -> Platform:
+def load_platform(
+    target: str, environ: Mapping[str, str], *, needs_secrets: bool = True
+) -> Platform:
     """Return the platform that `target` names.
 
     Args:
         target: The path of a TOML file, or `module:attribute` of a `Platform`.
         environ: The environment, for keys and secrets.
+        needs_secrets: Whether a secret of a file that is not there is an error.  A platform that is
+            made in Python reads its own.
 
     Raises:
         LoadError: It cannot be read, or there is something wrong with it.
     """
     if not target.endswith(".toml") and ":" in target:
         return _from_module(target)
-    return from_file(Path(target), environ)
+    return from_file(Path(target), environ, needs_secrets=needs_secrets)
 
 
-def from_file(path: Path, environ: Mapping[str, str]) -> Platform:
+def from_file(path: Path, environ: Mapping[str, str], *, needs_secrets: bool = True) -> Platform:
     """Return the platform that the TOML file at `path` describes.
 
     The modules of its tools are looked for beside it first, as `python -m` would from there.
@@ -53,7 +69,14 @@ def from_file(path: Path, environ: Mapping[str, str]) -> Platform:
     try:
         config = _with_paths(structure(_read_toml(path)), path.parent)
         config = importer.with_functions(with_environment(config, environ))
-        return Platform.from_config(config, jwks=read_jwks(config), environ=environ)
+        return Platform.from_config(
+            config,
+            jwks=read_jwks(config),
+            revocations=read_revocations(config),
+            environ=environ,
+            secret_files=read_secret_files(secret_paths(config)),
+            needs_secrets=needs_secrets,
+        )
     except ConfigurationError as error:
         # What could not be imported is a name still, which is a fault of its own in that place.
         faults = tuple(importer.failed.get(fault.path, fault) for fault in error.faults)
@@ -89,12 +112,20 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 
 def _with_paths(config: PlatformConfig, folder: Path) -> PlatformConfig:
-    """Take a relative JWKS path as relative to the file that names it."""
-    jwks_file = config.authorization_config.jwks_file
-    if jwks_file is None:
-        return config
-    authorization = evolve(config.authorization_config, jwks_file=str(folder / jwks_file))
-    return evolve(config, authorization_config=authorization)
+    """Take relative paths of keys, secrets and heads as relative to the file that names them."""
+    config = with_secret_paths(config, lambda path: str(folder / path))
+    audit = evolve(config.audit, heads_file=_beside(folder, config.audit.heads_file))
+    authorization = config.authorization_config
+    authorization = evolve(
+        authorization,
+        jwks_file=_beside(folder, authorization.jwks_file),
+        revocations_file=_beside(folder, authorization.revocations_file),
+    )
+    return evolve(config, authorization_config=authorization, audit=audit)
+
+
+def _beside(folder: Path, path: str | None) -> str | None:
+    return None if path is None else str(folder / path)
 
 
 @frozen
@@ -115,7 +146,18 @@ class _Importer:
             name: self._resolve(reader, f"readers.{name}") if isinstance(reader, str) else reader
             for name, reader in config.readers.items()
         }
-        return evolve(config, agents=agents, teams=teams, readers=readers)
+        channels = [self._channel(channel) for channel in config.channels]
+        return evolve(config, agents=agents, teams=teams, readers=readers, channels=channels)
+
+    def _channel(self, channel: AnyChannel) -> AnyChannel:
+        path = f"channels.{channel.id}"
+        named = {"subjects": channel.subjects, "router": channel.router}
+        found = {
+            key: self._resolve(name, f"{path}.{key}")
+            for key, name in named.items()
+            if isinstance(name, str)
+        }
+        return evolve(channel, **found) if found else channel
 
     def _agent(self, agent: Agent, path: str) -> Agent:
         run = agent.run
@@ -169,13 +211,34 @@ def _why(error: BaseException) -> str:
 
 def read_jwks(config: PlatformConfig) -> bytes | None:
     """Return what the JWKS file of `config` holds, or None when it names none."""
-    path = config.authorization_config.jwks_file
+    return _read_named(config, "jwks_file", config.authorization_config.jwks_file)
+
+
+def read_revocations(config: PlatformConfig) -> bytes | None:
+    """Return what the file with revocations of `config` holds, or None when it names none."""
+    return _read_named(config, "revocations_file", config.authorization_config.revocations_file)
+
+
+def _read_named(config: PlatformConfig, key: str, path: str | None) -> bytes | None:
     if path is None or not config.authorization:
         return None
     try:
-        return Path(path).read_bytes()
+        return read_trusted(path)
     except OSError as error:
-        raise LoadError(f"authorization_config.jwks_file: {path}: {error.strerror}") from None
+        raise LoadError(f"authorization_config.{key}: {path}: {error.strerror}") from None
+
+
+def read_trusted(path: str) -> bytes:
+    """Return the content of a file that tokens are judged by.
+
+    Raises:
+        OSError: It cannot be read, or is too long.
+    """
+    with Path(path).open("rb") as file:
+        content = file.read(MAX_FILE_BYTES + 1)
+    if len(content) > MAX_FILE_BYTES:
+        raise OSError(errno.EFBIG, f"is longer than {MAX_FILE_BYTES} bytes")
+    return content
 
 
 def _from_module(target: str) -> Platform:

@@ -93,6 +93,10 @@ PREPARE_AFTER: Final = 5
 
 # What tells a database from others, with the schema that `options` may name; never a password.
 _IDENTITY: Final = ("service", "host", "hostaddr", "port", "dbname", "user", "options")
+_ELSEWHERE: Final = (
+    "databases.{}.url: only the user, the password and TLS may change while it is open; all else"
+    " takes a restart"
+)
 
 _BY_STATE: Final[Mapping[str, type[StoreFailure]]] = {
     "23505": failures.Conflict,  # unique_violation
@@ -136,6 +140,12 @@ class _UrlOptions:
     connections: int = CONNECTIONS
     hints: str | None = None
     identity: str = ""
+    place: str = ""
+
+    @property
+    def fixed(self) -> tuple[object, ...]:
+        """What stays as long as the database is open."""
+        return self.place, self.pgbouncer, self.connections, self.hints is None
 
 
 def _options(name: str, url: str) -> _UrlOptions:
@@ -171,8 +181,10 @@ def _options(name: str, url: str) -> _UrlOptions:
     if hints == "true" and pgbouncer == "false":
         who = said.get("application_name", NETWORK["application_name"])
         hearing = driver.conninfo.make_conninfo(conninfo, application_name=f"{who} hints")
-    identity = " ".join(f"{key}={said[key]}" for key in _IDENTITY if key in said)
-    return _UrlOptions(conninfo, pgbouncer == "true", int(connections), hearing, identity)
+    named = {key: f"{key}={said[key]}" for key in _IDENTITY if key in said}
+    place = " ".join(text for key, text in named.items() if key != "user")
+    pooled, limit, identity = pgbouncer == "true", int(connections), " ".join(named.values())
+    return _UrlOptions(conninfo, pooled, limit, hearing, identity, place)
 
 
 class _Again(Exception):
@@ -263,8 +275,6 @@ class PostgresDatabase:
     where nodes are to tell each other nothing, see `hints`.
 
     Attributes:
-        hints: How the connection for hints between nodes is made, beside those counted; None where
-            there are to be none.  It may hold a password.
         names: The names that this process holds for others on this machine.
 
     A write in flight is not interrupted: who is cancelled gets away when PostgreSQL has answered.
@@ -277,7 +287,6 @@ class PostgresDatabase:
         self._log = write
         self._driver = _psycopg()
         self._options = _options(name, url)
-        self.hints = self._options.hints
         self.names = Names(name, place_of_user(self._options.identity), write)
         self.places = anyio.CapacityLimiter(self._options.connections)
         self.wake: Wake = _nobody
@@ -289,6 +298,25 @@ class PostgresDatabase:
         self._pooled = self._options.pgbouncer
         self._pooler_logged = self._options.pgbouncer
         self._logging = threading.Lock()
+
+    @property
+    def hints(self) -> str | None:
+        """How the connection for hints between nodes is made, beside those counted.
+
+        None where there are to be none.  It may hold a password.
+        """
+        return self._options.hints
+
+    def renew(self, url: str) -> None:
+        """Make new connections by `url`; those that are open go on until they end.
+
+        Raises:
+            BadDatabaseUrl: It cannot be read, or names another database: nothing changes.
+        """
+        options = _options(self.name, url)
+        if options.fixed != self._options.fixed:
+            raise BadDatabaseUrl(_ELSEWHERE.format(self.name))
+        self._options = options
 
     def inline(self, unit: Unit[R]) -> Callable[[Unit[R]], R] | None:
         """Return nothing: whatever goes over a network would block the event loop."""

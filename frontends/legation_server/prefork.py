@@ -38,7 +38,7 @@ from .listeners import close_listeners
 from .orders import STOP_SIGNAL, release_reload
 from .supervisor import Action, Child, Note, Order, Report, Send, Start, Supervisor
 
-__all__ = ["Work", "run_workers"]
+__all__ = ["TICK_SECONDS", "Work", "run_workers"]
 
 Slot: TypeAlias = Sequence[socket.socket]
 
@@ -47,6 +47,9 @@ Work: TypeAlias = Callable[[Slot, Callable[[], object], int], int]
 a descriptor that is readable when the parent is gone.  Returns the exit code."""
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
+
+TICK_SECONDS: Final = 1.0
+"""Between two calls of what is to be called now and then."""
 
 _ORDERS: Final = {
     Order.DRAIN: signal.SIGTERM,
@@ -64,6 +67,7 @@ def run_workers(
     ready: Callable[[], object] = lambda: None,
     reload: Callable[[], Work | None] = lambda: None,
     stopping: Callable[[str], object] = lambda _: None,
+    tick: Callable[[], object] | None = None,
 ) -> int:
     """Run a worker for each of `slots` until SIGTERM or SIGINT; return the exit code.
 
@@ -79,8 +83,9 @@ def run_workers(
             the workers as they are.  Work that does not come up is dropped again.
         stopping: Called with the reason when the end begins, which is the name of a signal or
             `worker_ended`, and again when a second signal breaks it off.
+        tick: Called every second, between all else: what it holds up waits for it.
     """
-    return _Parent(slots, work, drain_seconds, log, ready, reload, stopping).run()
+    return _Parent(slots, work, drain_seconds, log, ready, reload, stopping, tick).run()
 
 
 @define(eq=False)
@@ -92,6 +97,7 @@ class _Parent:
     ready: Callable[[], object]
     reload: Callable[[], Work | None]
     stopping: Callable[[str], object]
+    tick: Callable[[], object] | None
     _reason: str = field(default="worker_ended", init=False)
     _works: dict[int, Work] = field(init=False)
     """By generation."""
@@ -100,10 +106,13 @@ class _Parent:
     """By process, what brings one byte when the worker serves, until it has."""
     _selector: selectors.BaseSelector = field(factory=selectors.DefaultSelector, init=False)
     _lifeline: tuple[int, int] = field(factory=os.pipe, init=False)
+    _tick_due: float = field(default=math.inf, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._works = {0: self.work}
         self._supervisor = Supervisor(len(self.slots), self.drain_seconds)
+        if self.tick is not None:
+            self._tick_due = time.monotonic() + TICK_SECONDS
 
     def run(self) -> int:
         """Run until the last worker has ended."""
@@ -112,6 +121,7 @@ class _Parent:
                 self._act(self._supervisor.advance(time.monotonic()))
                 self._look(signals)
                 self._reap()
+                self._tick()
         return self._supervisor.code
 
     @contextmanager
@@ -137,13 +147,18 @@ class _Parent:
 
     def _look(self, signals: socket.socket) -> None:
         """Wait for a signal, for a worker to come up, or until something is due."""
-        wait = self._supervisor.next_time() - time.monotonic()
+        wait = min(self._supervisor.next_time(), self._tick_due) - time.monotonic()
         for key, _ in self._selector.select(None if wait == math.inf else max(0.0, wait)):
             if isinstance(key.data, Child):
                 self._come_up(key.data.pid)
             else:
                 for number in signals.recv(4096):
                     self._obey(number)
+
+    def _tick(self) -> None:
+        if self.tick is not None and time.monotonic() >= self._tick_due:
+            self.tick()
+            self._tick_due = time.monotonic() + TICK_SECONDS
 
     def _obey(self, number: int) -> None:
         if number in (signal.SIGTERM, signal.SIGINT):

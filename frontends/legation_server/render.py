@@ -13,7 +13,15 @@ from typing import Final
 
 from legation.http.messages import Headers, Response, Streamed
 
-__all__ = ["CONTINUE", "LAST_CHUNK", "DateClock", "chunk", "response_bytes", "stream_head"]
+__all__ = [
+    "CONTINUE",
+    "HSTS",
+    "LAST_CHUNK",
+    "DateClock",
+    "chunk",
+    "response_bytes",
+    "stream_head",
+]
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK: Final = b"0\r\n\r\n"
@@ -31,20 +39,26 @@ _BUT_LENGTH: Final = frozenset({b"transfer-encoding", b"connection", b"date"})
 _ALL_FRAMING: Final = _BUT_LENGTH | {b"content-length"}
 
 
+HSTS: Final = b"strict-transport-security: max-age=31536000"
+"""For a year this name is asked by TLS alone (RFC 6797; ASVS 5.0, 3.4.1); others below it too are
+not ours to bind."""
+
+
 class DateClock:
-    """The value of `Date`, rendered once a second."""
+    """The value of `Date`, rendered once a second, and the field that follows in every answer."""
 
-    __slots__ = ("_second", "date")
+    __slots__ = ("_behind", "_second", "date")
 
-    def __init__(self) -> None:
+    def __init__(self, behind: bytes = b"") -> None:
         self._second = -1
+        self._behind = b"\r\n" + behind if behind else b""
         self.date = b""
 
     def tick(self, now: float) -> None:
         """Render anew when `now` (seconds since the epoch) is in another second."""
         if int(now) != self._second:
             self._second = int(now)
-            self.date = formatdate(self._second, usegmt=True).encode("ascii")
+            self.date = formatdate(self._second, usegmt=True).encode("ascii") + self._behind
 
 
 def response_bytes(response: Response, method: str, date: bytes, *, close: bool) -> bytes:

@@ -34,6 +34,7 @@ from .connection import Connection
 from .context import Runner, ServerContext
 from .listeners import close_listeners
 from .proxies import NO_PROXIES, Proxies, plain
+from .render import HSTS, DateClock
 from .settings import DEFAULT, Settings
 from .wire import Wire
 
@@ -96,7 +97,8 @@ class Server:
         certificate: Certificate | None = None,
     ) -> None:
         self.listeners = tuple(listeners)
-        self._context = ServerContext(platform, host, settings, log, proxies)
+        clock = DateClock(HSTS if certificate is not None and certificate.hsts else b"")
+        self._context = ServerContext(platform, host, settings, log, proxies, clock=clock)
         self._wire = Wire if certificate is None else certificate.wire
         self._settings = settings
         # In the order in which they came.

@@ -35,11 +35,15 @@ class CertificateError(Exception):
 
 @define(eq=False)
 class Certificate:
-    """The certificate chain of the server with its key, read from files, and again on demand."""
+    """The certificate chain of the server with its key, read from files, and again on demand.
+
+    With `hsts`, every answer tells browsers to come by TLS alone (RFC 6797).
+    """
 
     certfile: str
     keyfile: str
     context: ssl.SSLContext
+    hsts: bool = False
     _failures: dict[str, _Failures] = field(factory=dict[str, "_Failures"], init=False)
 
     @classmethod

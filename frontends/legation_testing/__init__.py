@@ -4,6 +4,8 @@
 * `Simulation` runs many, on a real SQLite, in virtual time, with faults and crashes.
 * `Client` puts a whole platform on a simulation and sends it requests.
 * `ScriptedModel` is a model that says what the test wrote down for it.
+* `storm` lets a test of yours stand a crash at every point, and reports on it by tool.
+* `Recording` takes a run of production once more, as a test.
 * `Storm` lets seeds choose what befalls several nodes of a whole platform, and judges it.
 * `check_host` holds a host of your own to its contract.
 """
@@ -33,6 +35,8 @@ from .matching import Expected
 from .misuse import Misuse
 from .node import Node
 from .performing import Delayed, Fetcher, refuse_connections
+from .points import Point
+from .replaying import Divergence, NotARecording, Recording, Replayed
 from .run_events import (
     ModelRequestCompleted,
     ModelRequestStarted,
@@ -54,12 +58,25 @@ from .scheduling import Deadlock, Endless, NoResult, Task
 from .scripted_model import Says, ScriptedModel, call
 from .scripts import Each, OffScript, Script, close_at_every_effect, effects_of, play
 from .simulation import Simulation
-from .storm import PromiseBroken, Storm
 from .streams import Chunks
+from .swarm import PromiseBroken, Storm
+from .tool_storm import (
+    MODEL_FAULTS,
+    ModelFault,
+    StormEnds,
+    StormOptions,
+    StormWorld,
+    ToolStormReport,
+    ToolTally,
+    WithinTally,
+    storm,
+    try_storm,
+)
 from .unwinding import YieldedWhileUnwinding, unwind
 from .watchers import Watcher, watch_responses
 
 __all__ = [
+    "MODEL_FAULTS",
     "NEW_YEAR_2026",
     "Answers",
     "AsyncHost",
@@ -74,6 +91,7 @@ __all__ = [
     "Crashed",
     "Deadlock",
     "Delayed",
+    "Divergence",
     "Each",
     "Endless",
     "Exchange",
@@ -83,16 +101,21 @@ __all__ = [
     "HostUnderTest",
     "MakeHost",
     "Misuse",
+    "ModelFault",
     "ModelRequestCompleted",
     "ModelRequestStarted",
     "NoResult",
     "Node",
+    "NotARecording",
     "NotAnEventStream",
     "OffScript",
     "Performed",
     "PlannedFault",
+    "Point",
     "PromiseBroken",
+    "Recording",
     "Refused",
+    "Replayed",
     "Report",
     "RunCancelled",
     "RunCompleted",
@@ -114,13 +137,19 @@ __all__ = [
     "ServerSentEvent",
     "Simulation",
     "Storm",
+    "StormEnds",
+    "StormOptions",
+    "StormWorld",
     "Task",
     "ToolCallCompleted",
     "ToolCallError",
     "ToolCallStarted",
     "ToolExecution",
+    "ToolStormReport",
+    "ToolTally",
     "Trials",
     "Watcher",
+    "WithinTally",
     "YieldedWhileUnwinding",
     "call",
     "check_host",
@@ -133,6 +162,8 @@ __all__ = [
     "play",
     "portal_host",
     "refuse_connections",
+    "storm",
+    "try_storm",
     "unwind",
     "watch_responses",
 ]

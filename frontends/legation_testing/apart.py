@@ -19,6 +19,8 @@ from attrs import define, field, frozen
 
 from legation.effects import Piece, Raised, TimedOut
 
+from .awaits import AwaitWatch, Halted
+
 __all__ = ["Loop", "Pieces", "StepResult"]
 
 Step: TypeAlias = Callable[[], Awaitable[Any]]
@@ -35,8 +37,13 @@ class StepResult:
 
 @define(eq=False)
 class Loop:
-    """A trio loop that stands still unless it is asked.  To be closed."""
+    """A trio loop that stands still unless it is asked.  To be closed.
 
+    Attributes:
+        watch: Counts the awaits of the author's code on it; it may halt the loop for good.
+    """
+
+    watch: AwaitWatch | None = None
     _asked: SimpleQueue[Asked | None] = field(factory=SimpleQueue[Any], init=False)
     _outcomes: SimpleQueue[StepResult | BaseException] = field(factory=SimpleQueue[Any], init=False)
     _thread: threading.Thread = field(init=False)
@@ -62,8 +69,26 @@ class Loop:
         self._asked.put(None)
         self._thread.join()
 
+    @property
+    def halted(self) -> bool:
+        """Whether a step stands still for good, so that nothing behind it is ever done."""
+        return self.watch is not None and self.watch.halted
+
     def _run(self) -> None:
-        trio.run(self._serve, clock=trio.testing.MockClock(autojump_threshold=0))
+        if self.watch is not None:
+            self.watch.begin(self._halt, self.close)
+        try:
+            trio.run(self._serve, clock=trio.testing.MockClock(autojump_threshold=0))
+        except BaseException:
+            if not self.halted:
+                raise
+
+    def _halt(self) -> None:
+        """Let who asked go on without an outcome; stand still until the loop is closed."""
+        self._outcomes.put(StepResult(TimedOut(), 0.0))
+        self._asked.get()
+        self._asked.put(None)  # should the author's code go on nevertheless
+        raise Halted
 
     async def _serve(self) -> None:
         # The loop is blocked while it waits: no task of the user's goes on, and no time passes.

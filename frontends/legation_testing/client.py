@@ -21,7 +21,7 @@ from legation.hosted.registry import Registry
 from legation.http.messages import Answer, Request, Streamed, Unfinished
 from legation.models.conversation import ModelProtocol
 from legation.platform import Responder
-from legation.store.audit import AuditEntry
+from legation.store.audit_entries import AuditEntry
 
 from .clock import NEW_YEAR_2026, Clock
 from .content import Fields, HeaderFields, encode_content, request_headers
@@ -32,6 +32,7 @@ from .matching import Expected
 from .misuse import Misuse, check_platform
 from .node import Node
 from .performing import Fetcher, refuse_connections
+from .points import Point
 from .run_events import RunEvent, read_event
 from .run_results import RunFields, RunResult
 from .simulation import FaultOptions, Simulation
@@ -265,9 +266,9 @@ class Client:
         """Let `seconds` pass, with everything that falls due meanwhile."""
         self.simulation.advance(seconds)
 
-    def crash_at(self, number: int) -> None:
+    def crash_at(self, point: int | Point) -> None:
         """Plan a crash, see `Simulation.crash_at`."""
-        self.simulation.crash_at(number)
+        self.simulation.crash_at(point)
 
     def forget_crash(self) -> None:
         """Plan no crash any more."""
@@ -283,14 +284,14 @@ class Client:
         """Plan a failure, see `Simulation.fail_at`."""
         return self.simulation.fail_at(which, outcome, **options)
 
-    def restart(self) -> Node:
-        """Start again after a crash, on what was stored."""
+    def restart(self, crash_at: int | Point | None = None) -> Node:
+        """Start again after a crash, on what was stored; `crash_at` plans the next one."""
         if self.node.alive:
             self.crash()
         self.platform = _make(self._platform)
         if self._substitutions:
             self._substitute()
-        self.node = self.simulation.restart()
+        self.node = self.simulation.restart(crash_at)
         self.open()
         return self.node
 

@@ -20,6 +20,7 @@ from attrs import frozen
 
 from .client import Client
 from .faults import Crashed
+from .lives import Lives
 from .matching import Expected, describe, show
 from .misuse import Misuse
 from .simulation import Simulation
@@ -74,8 +75,7 @@ def crash_everywhere(
     while True:
         number, subject = next(subjects)
         _check_memory(subject)
-        subject.crash_at(number)
-        crash = _try_crash(subject, act, check)
+        crash = _try_crash(subject, act, check, number)
         if crash is None:
             if number == 1 and not may_be_none:
                 raise Misuse(_idle_sentence("crash_everywhere", "asks for any effect"))
@@ -137,27 +137,26 @@ def _make_subjects(taker: str, make: Callable[[], S], every: int = 1) -> Iterato
 
 
 def _try_crash(
-    subject: S, act: Callable[[S], object], check: Callable[[S], object]
+    subject: S, act: Callable[[S], object], check: Callable[[S], object], number: int
 ) -> Crashed | None:
     """Run the scenario once; return the crash, None when the scenario was over before it."""
-    crash: Crashed | None = None
+    lives = Lives("crash_everywhere", subject, (number,))
+
+    def begin(subject: S) -> None:
+        subject.open()
+        act(subject)
+        subject.forget_crash()
+
     try:
-        try:
-            subject.open()
-            act(subject)
-        except Crashed as planned:
-            crash = planned
-            _restart(subject)
-        else:
-            subject.forget_crash()
+        lives.live(begin)
         check(subject)
         subject.check()
     except BaseException as error:
-        error.add_note(str(crash or "nothing was killed"))
+        error.add_note(str(lives.crashes[0]) if lives.crashes else "nothing was killed")
         raise
     finally:
         subject.close()
-    return crash
+    return lives.crashes[0] if lives.crashes else None
 
 
 _KEEPS_MEMORY: Final = (
@@ -205,21 +204,3 @@ def _pair_parts(subject: object, before: object) -> Iterator[tuple[str, object, 
     if isinstance(subject, Client) and isinstance(before, Client):
         yield "the simulation", subject.simulation, before.simulation
         yield "the platform", subject.platform, before.platform
-
-
-def _restart(subject: Simulation | Client) -> None:
-    """Start the subject again after a crash.
-
-    Raises:
-        Misuse: The platform that was killed comes again.
-    """
-    if not isinstance(subject, Client):
-        subject.restart()
-        return
-    killed = subject.platform
-    subject.restart()
-    if subject.platform is killed:
-        raise Misuse(
-            "crash_everywhere: the function that makes the platform returned the killed one again,"
-            " with all that it remembers; make a new one in it"
-        )

@@ -9,6 +9,7 @@ from attrs import define, frozen
 from legation.effects import Effect
 
 from .matching import Expected, matches, show
+from .points import Point
 
 __all__ = ["Crashed", "Performed", "PlannedFault"]
 
@@ -29,15 +30,27 @@ class Performed:
 
 
 class Crashed(BaseException):
-    """The node was killed, as planned, when `at.program` asked for `at.effect`.
+    """The node was killed, or stalls, as planned, when `at.program` asked for `at.effect`.
 
     Not an `Exception`, so that a test which expects failures does not take it for one.
+
+    Attributes:
+        number: The number of the effect, of all of the simulation.
+        at: The effect, and who asked for it.
+        point: The point that was planned.
+        awaited: What the function that it calls had awaited by then.
     """
 
-    def __init__(self, number: int, at: Performed) -> None:
-        super().__init__(f"killed at effect {number}: {show(at.effect)} of {at.program}")
+    def __init__(
+        self, number: int, at: Performed, point: Point, awaited: tuple[str, ...] = ()
+    ) -> None:
+        how = "stalled" if point.stall_seconds else "killed"
+        where = "within effect" if point.awaits else "behind effect" if point.ended else "at effect"
+        super().__init__(f"{how} {where} {number}: {show(at.effect)} of {at.program}")
         self.number = number
         self.at = at
+        self.point = point
+        self.awaited = awaited
 
 
 @define

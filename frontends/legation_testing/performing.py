@@ -11,13 +11,14 @@ from attrs import asdict, define, field, frozen
 
 from legation import effects
 from legation.effects import Effect, FetchReply, Job, Program, Unreachable
-from legation.store.audit import AuditEntry
+from legation.store.audit_entries import AuditEntry
 from legation.store.failures import StoreFailure
 from legation.store.health import Inspection
 from legation_host.audit import PATIENCE
 from legation_host.errors import not_an_effect
 
 from .apart import Pieces, StepResult
+from .awaits import AwaitWatch
 from .clock import Clock, microseconds
 from .databases import Databases
 from .matching import is_audited
@@ -85,6 +86,7 @@ class World:
     audit: list[AuditEntry] = field(factory=list[AuditEntry])
     logs: list[effects.Log] = field(factory=list[effects.Log])
     errors: list[Exception] = field(factory=list[Exception])
+    watch: AwaitWatch | None = None  # of the function that is called next
 
     def start_job(self, job: Job, node: Node) -> Task[None]:
         """Start `job` beside everything else."""
@@ -211,7 +213,7 @@ def _next_chunk(world: World, task: Task[Any], effect: effects.NextChunk) -> Any
 
 
 def _call_function(world: World, task: Task[Any], effect: effects.CallFunction) -> Any:
-    took = call_function(effect)
+    took = call_function(effect, world.watch)
     if isinstance(took.outcome, Pieces):
         took = StepResult(effects.Yielding(task.streams.keep(took.outcome)), took.seconds)
     return _after(world, task, effect, took)

@@ -271,6 +271,12 @@ class Scheduler:
         """Give no program of `node` a turn until it may `go_on`; time passes for them as well."""
         node.stalled = True
 
+    def stall_at(self, task: Task[Any], effect: Effect) -> None:
+        """Let the node of `task` stall before it performs `effect`, with which it goes on."""
+        task.asks_for = effect
+        self.stall(task.node)
+        task.node.parked.append(task)
+
     def go_on(self, node: Node) -> None:
         """Let the programs of a stalled node go on where they stand."""
         node.stalled = False

@@ -105,6 +105,9 @@ class ScriptedModel:
     Attributes:
         steps: The answers: a text, calls, or an exception to fail with.
         id: The id of the model.
+        by_prompt: The step goes by how many answers the prompt has, and not by how often the model
+            was asked; the last one is repeated.  So a model that is asked again after a crash says
+            the same again.
         accepts: The media types of the files that it is sent; of others it reads their text.
         prompts: What it was asked, in order.
     """
@@ -117,6 +120,7 @@ class ScriptedModel:
     steps: tuple[Step, ...] = field(default=(), converter=_steps)
     id: str = "scripted"
     accepts: tuple[str, ...] = field(default=("application/pdf", "image/*"), kw_only=True)
+    by_prompt: bool = field(default=False, kw_only=True)
     prompts: list[Prompt] = field(factory=list[Prompt], init=False)
     _named: int = field(default=0, init=False)
 
@@ -151,6 +155,9 @@ class ScriptedModel:
     def _next(self, prompt: Prompt) -> Says:
         number = len(self.prompts)
         self.prompts.append(prompt)
+        if self.by_prompt:
+            answers = sum(message.role == "assistant" for message in prompt.messages)
+            number = min(answers, len(self.steps) - 1) if self.steps else 0
         if number >= len(self.steps):
             sentence = f"The model's script has {len(self.steps)} steps: this is call {number + 1}"
             raise ModelFailed("exhausted", sentence)

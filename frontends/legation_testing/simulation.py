@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any, Self, TypedDict, TypeVar, Unpack
 
-from legation.effects import Effect, Job, Log, Program
+from legation.effects import CallFunction, Effect, Job, Log, Program
 
+from .awaits import AwaitWatch
 from .clock import NEW_YEAR_2026, Clock
 from .databases import MEMORY, Databases
 from .faults import Crashed, Performed, PlannedFault
@@ -20,6 +21,7 @@ from .matching import Expected
 from .misuse import Misuse, check_program
 from .node import Node
 from .performing import Fetcher, World, WriteAudit, perform, refuse_connections
+from .points import Point
 from .scheduling import Scheduler, Task, Throw
 from .surprises import find_surprises
 
@@ -57,6 +59,9 @@ class Simulation:
 
     Attributes:
         effects: Every effect that was asked for, in order.
+        awaited: What an author's coroutine awaited, by the number of the effect that called it;
+            noted where `counts_awaits` is set.
+        counts_awaits: Whether that is noted; it slows down functions of the author's.
         nodes: Every process there has been, in order; some are dead.
         clock: The clock that `Now` reads.
         audit: What programs recorded.
@@ -88,7 +93,11 @@ class Simulation:
         self.effects: list[Performed] = []
         self.nodes: list[Node] = []
         self._faults: list[PlannedFault] = []
-        self._crash_at: int | None = None
+        self._point: Point | None = None
+        self._crash_at = 0
+        self.counts_awaits = False
+        self.awaited: dict[int, tuple[str, ...]] = {}
+        self._halted: list[AwaitWatch] = []
         clock = databases.clock if isinstance(databases, Databases) else Clock(start_us)
         ordered = None if order is None else Random(order)
         self._scheduler = Scheduler(clock, self._perform, ordered, limit)
@@ -113,6 +122,8 @@ class Simulation:
         """Shut down: close every program and the databases, those in memory for good."""
         for node in self.nodes:
             self._scheduler.kill(node)
+        while self._halted:
+            self._halted.pop().close()
         if self._owns:
             self._world.databases.close()
 
@@ -239,17 +250,19 @@ class Simulation:
         self._faults.append(fault)
         return fault
 
-    def crash_at(self, number: int) -> None:
-        """Plan that the node which asks for the `number`-th effect from now on is killed there.
+    def crash_at(self, point: int | Point) -> None:
+        """Plan that the node which asks for an effect from now on is killed there, or stalls.
 
-        The effect is not performed.  Every program of the node is closed, its memory is lost, and
-        `Crashed` comes out of the call that drove it.  Other nodes go on with the next call.
+        A number is that of the effect, which is not performed.  Every program of the node is
+        closed, its memory is lost, and `Crashed` comes out of the call that drove it.  Other nodes
+        go on with the next call.  A `Point` says also that the effect is performed, or begun.
         """
-        self._crash_at = len(self.effects) + number
+        self._point = Point.of(point)
+        self._crash_at = len(self.effects) + self._point.effect
 
     def forget_crash(self) -> None:
         """Plan no crash any more."""
-        self._crash_at = None
+        self._crash_at = 0
 
     def crash(self, node: Node | None = None) -> None:
         """Kill `node`, or all of them, now."""
@@ -267,9 +280,14 @@ class Simulation:
         """Let the programs of a stalled node go on where they stand."""
         self._scheduler.go_on(node)
 
-    def restart(self) -> Node:
-        """Start a new process: what was stored is there, what was in memory is not."""
-        self._crash_at = None
+    def restart(self, crash_at: int | Point | None = None) -> Node:
+        """Start a new process: what was stored is there, what was in memory is not.
+
+        `crash_at` is where it is killed in its turn; a crash that was planned before is forgotten.
+        """
+        self.forget_crash()
+        if crash_at is not None:
+            self.crash_at(crash_at)
         return self.add_node()
 
     # Effects
@@ -277,9 +295,39 @@ class Simulation:
     def _perform(self, task: Task[Any], effect: Effect) -> Any:
         performed = Performed(task.label, task.node.name, effect)
         self.effects.append(performed)
-        if len(self.effects) == self._crash_at:
+        point = self._point if len(self.effects) == self._crash_at else None
+        if point is None and not self.counts_awaits:
+            return self._answer(task, effect)
+        if point is not None and not point.within:
+            raise self._interrupt(task, performed, point)
+        answer = self._watch(task, effect, 0 if point is None else point.awaits)
+        if point is not None:
+            raise self._interrupt(task, performed, point)
+        return answer
+
+    def _watch(self, task: Task[Any], effect: Effect, halt_after: int) -> Any:
+        """Answer `effect`; a function that it calls is halted behind so many awaits, if any."""
+        if not isinstance(effect, CallFunction):
+            return self._answer(task, effect)
+        number, watch = len(self.effects), AwaitWatch(halt_after)
+        self._world.watch = watch
+        try:
+            return self._answer(task, effect)
+        finally:
+            self._world.watch = None
+            self._halted += [watch] if watch.halted else []
+            self.awaited[number] = tuple(watch.names)
+
+    def _interrupt(self, task: Task[Any], performed: Performed, point: Point) -> Crashed:
+        """Kill the node of `task`, or let it stall: then it goes on with the effect."""
+        number = len(self.effects)
+        if point.stall_seconds:
+            self._scheduler.stall_at(task, performed.effect)
+        else:
             self.crash(task.node)
-            raise Crashed(len(self.effects), performed)
+        return Crashed(number, performed, point, self.awaited.get(number, ()))
+
+    def _answer(self, task: Task[Any], effect: Effect) -> Any:
         for fault in self._faults:
             if fault.strikes(effect):
                 return self._fail(task, effect, fault)

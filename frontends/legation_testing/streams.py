@@ -12,6 +12,7 @@ from attrs import define, field, frozen
 from legation.effects import CallFunction, FetchReply, Raised, Returned, TimedOut, Unreachable
 
 from .apart import Loop, Pieces, StepResult
+from .awaits import AwaitWatch
 
 __all__ = ["Arriving", "Chunks", "call_function"]
 
@@ -75,12 +76,13 @@ class Arriving:
         """Nothing is held."""
 
 
-def call_function(effect: CallFunction) -> StepResult:
+def call_function(effect: CallFunction, watch: AwaitWatch | None = None) -> StepResult:
     """Call the function: here if it is a plain one, or on a loop.
 
     A plain one takes no virtual time, unless it takes longer, by the clock on the wall, than it
     may: then its outcome is lost as in a host, after all of its time.  The outcome is that of the
-    effect, with `Pieces` for `Yielding`.
+    effect, with `Pieces` for `Yielding`.  Where `watch` halts it, there is none: its loop stands
+    still until it is closed.
     """
     if effect.timeout_seconds <= 0:
         return StepResult(TimedOut(), 0.0)
@@ -96,15 +98,15 @@ def call_function(effect: CallFunction) -> StepResult:
     if isinstance(result, Raised):
         return StepResult(result, 0.0)
     if inspect.isawaitable(result):
-        return _await(result, effect.timeout_seconds)
+        return _await(result, effect.timeout_seconds, watch)
     if isinstance(result, AsyncIterable):
         return StepResult(Pieces(aiter(cast("AsyncIterator[Any]", result)), Loop()), 0.0)
     return StepResult(Returned(result), 0.0)
 
 
-def _await(result: Any, timeout_seconds: float) -> StepResult:
+def _await(result: Any, timeout_seconds: float, watch: AwaitWatch | None) -> StepResult:
     """Await `result`; an iterator that it gives goes on, on the same loop."""
-    loop = Loop()
+    loop = Loop(watch)
 
     async def step() -> Any:
         given = await result
@@ -115,7 +117,7 @@ def _await(result: Any, timeout_seconds: float) -> StepResult:
     kept = False
     try:
         took = loop.ask(step, timeout_seconds)
-        kept = isinstance(took.outcome, Pieces)
+        kept = isinstance(took.outcome, Pieces) or loop.halted
     finally:
         if not kept:
             loop.close()

@@ -21,7 +21,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from types import BuiltinFunctionType, CodeType, FrameType, MethodDescriptorType
+from types import BuiltinFunctionType, CodeType, FrameType, MethodDescriptorType, ModuleType
 from typing import Any, Final
 
 import pytest
@@ -147,8 +147,8 @@ def _kind(frame: FrameType) -> str:
 
 
 def _find_call(function: object, frame: FrameType) -> str | None:
-    """Return what the core did by a call of a builtin from `frame`, if that acts."""
-    if _acts(function) and (culprit := _culprit(frame, _kind)):
+    """Return what the core did by a call of an acting builtin from `frame`, if it was the core."""
+    if culprit := _culprit(frame, _kind):
         return f"{culprit}: {getattr(function, '__qualname__', function)}"
     return None
 
@@ -166,7 +166,7 @@ def _profile(touched: list[str]) -> Generator[None]:
 
     def watch(frame: FrameType, event: str, arg: object) -> None:
         found = None
-        if event == "c_call":
+        if event == "c_call" and _acts(arg):
             found = _find_call(arg, frame)
         elif event == "call":
             found = _find_start(frame)
@@ -208,13 +208,25 @@ def _begin() -> None:
     atexit.register(_MONITORING.set_events, _TOOL, 0)  # what ends the interpreter is nobody's test
 
 
+_types: Final[dict[type, bool]] = {}  # whether their methods act
+_builtins: Final[dict[object, bool]] = {}  # of modules, and class methods: they live as long
+
+
 def _called(_: CodeType, __: int, function: Any, first: object) -> None:
     """Note a call of a builtin that acts; a place is looked at each time, as it may call others."""
-    if type(function) is MethodDescriptorType:
-        function = function.__get__(first, type(first))
-    elif type(function) is not BuiltinFunctionType:
+    if isinstance(function, MethodDescriptorType):
+        acts = _types.get(type(first))
+        if acts is None:
+            acts = _types[type(first)] = _acts(function.__get__(first, type(first)))
+    elif isinstance(function, BuiltinFunctionType):
+        acts = _builtins.get(function)
+        if acts is None:
+            acts = _acts(function)
+            if isinstance(function.__self__, (type, ModuleType)):
+                _builtins[function] = acts
+    else:
         return
-    if _acts(function) and _seen and (found := _find_call(function, sys._getframe(1))):
+    if acts and _seen and (found := _find_call(function, sys._getframe(1))):
         _seen[-1].append(found)
 
 

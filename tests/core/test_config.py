@@ -281,11 +281,28 @@ def test_readers_are_named_by_the_type_that_they_read() -> None:
     assert faults({"readers": {"a": 1, "b": "m:f"}}) == {"readers.a: expected a string"}
 
 
+def test_subjects_are_a_table_or_the_name_of_a_function() -> None:
+    telegram = {"kind": "telegram", "agent": "a", "secret_token_env": "S", "bot_token_env": "B"}
+    subjects: Any
+    for subjects in ({"7": "ada"}, "m:f"):
+        channel = {**telegram, "subjects": subjects, "router": "m:g"}
+        (made,) = structure({"channels": {"bot": channel}}).channels
+        assert (made.subjects, made.router) == (subjects, "m:g")
+    said = "expected a table of strings, or the name of a function"
+    wrong: Any
+    for wrong in (3, {"7": 3}, ["m:f"]):
+        assert faults({"channels": {"bot": {**telegram, "subjects": wrong}}}) == {
+            f"channels.bot.subjects: {said}"
+        }
+    unnamed = {"channels": {"bot": {**telegram, "router": 3}}}
+    assert faults(unnamed) == {"channels.bot.router: expected a string"}
+
+
 def test_every_fault_is_told_at_once() -> None:
     broken: dict[str, Any] = {
         "platfrom": {},
         "platform": {"id": 1, "authorization": "yes"},
-        "databases": {"main": {}},
+        "databases": {"main": {"url": 3}},
         "agents": [{"id": "a"}, {"idd": "b"}],
     }
 
@@ -293,7 +310,7 @@ def test_every_fault_is_told_at_once() -> None:
         "platfrom: unknown key",
         "platform.id: expected a string",
         "platform.authorization: expected true or false",
-        "databases.main.url: missing: url",
+        "databases.main.url: expected a string",
         "agents[1].id: missing: id",
         "agents[1]: unknown: idd",
     }

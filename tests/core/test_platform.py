@@ -78,7 +78,7 @@ def test_a_platform_is_made_of_options_or_of_a_whole_configuration() -> None:
 
 
 def test_every_field_of_a_configuration_is_an_argument_with_the_same_default() -> None:
-    own = {"environ", "jwks", "routes", "channel_kinds", "catalogue"}
+    own = {"environ", "secret_files", "jwks", "revocations", "routes", "channel_kinds", "catalogue"}
     arguments = inspect.signature(Platform).parameters
     whole = Platform().config
 
@@ -151,7 +151,7 @@ ENTRY: Final = AuditEntry(1, "r", "ada", "k", "get_agent", "a", "allow", "agents
 
 
 def test_the_audit_trail_is_kept_in_the_default_database() -> None:
-    script = [(ThisNode(), "n1"), (Transact("main", AppendAudit("n1", (ENTRY,))), None)]
+    script = [(ThisNode(), "n1"), (Transact("main", AppendAudit("n1", (ENTRY,), None)), None)]
 
     assert play(PLATFORM.write_audit((ENTRY,)), script) is None
     assert close_at_every_effect(lambda: PLATFORM.write_audit((ENTRY,)), script) == 2
@@ -159,6 +159,8 @@ def test_the_audit_trail_is_kept_in_the_default_database() -> None:
 
 def test_keys_mean_nothing_where_authorization_is_off() -> None:
     assert PLATFORM.load_jwks(b"{") == ()
+    assert PLATFORM.load_revocations(b"{") == ()
+    assert PLATFORM.report_files(NEW_YEAR_2026) == ()
 
 
 def test_keys_are_replaced_where_it_is_on() -> None:
@@ -170,6 +172,16 @@ def test_keys_are_replaced_where_it_is_on() -> None:
     assert platform.load_jwks(json.dumps({"keys": [named.jwk]}).encode()) == ()
     assert platform.explain(token, "GET", "/agents", NEW_YEAR_2026)["by"] == "agents:read"
     assert platform.load_jwks(b"{")
+
+
+def test_revocations_are_replaced_where_it_is_on() -> None:
+    platform = demo(ISSUER, revocations=b"{}", options={"revocations_file": "revoked.json"})
+    token = ISSUER.token("agents:read", jti="t1").encode()
+
+    assert platform.explain(token, "GET", "/agents", NEW_YEAR_2026)["by"] == "agents:read"
+    assert platform.load_revocations(b'{"tokens": ["t1"]}', NEW_YEAR_2026) == ()
+    assert platform.explain(token, "GET", "/agents", NEW_YEAR_2026)["reason"] == "token"
+    assert [line.event for line in platform.report_files(NEW_YEAR_2026)] == ["revocations_reloaded"]
 
 
 def test_what_a_token_may_do_is_explained() -> None:
@@ -310,11 +322,6 @@ def test_spans_are_recorded_once_however_often_that_is_asked_for() -> None:
     platform = Platform()
 
     assert platform.record_spans() is platform.record_spans()
-
-
-def test_the_generation_of_the_keys_is_empty_where_there_are_none() -> None:
-    assert Platform().keys_generation == b""
-    assert demo(Issuer()).keys_generation != b""
 
 
 def test_models_are_replaced_and_restored() -> None:

@@ -10,7 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from legation import Agent, Database, Platform, Team, tool
-from legation.store.audit import ListAudit
+from legation.store.audit_lists import ListAudit
 from legation.store.failures import NotServed, Unavailable
 from legation_testing import Client, ScriptedModel, call
 

@@ -48,19 +48,29 @@ class Call:
 _KEY = ("--key", "key.pem")
 
 CALLS = {
+    "audit export": Call(),
     "audit prune": Call((), ("--before", "2020-01-01"), reads=False),
     "audit refusals": Call(),
     "audit verify": Call(),
-    "channels": Call(),
+    "channels register": Call((), ("--url", "https://127.0.0.1")),
+    "channels show": Call(),
+    "channels verify": Call(),
     "check": Call(),
     "console": Call((), (*_KEY, "--no-browser")),
     "explain": Call(("none", "GET", "/agents")),
     "keys new": Call(takes_platform=False, reads=False),
+    "keys rotate": Call(
+        (), ("--jwks", "jwks.json", "--wait", "1s"), takes_platform=False, reads=False
+    ),
     "migrate": Call((), ("main", "--plan")),
     "openapi": Call(),
+    "replay": Call(("no-such-run",)),
+    "retention": Call(reads=False),
     "round": Call(reads=False),
     "serve": Call((), ("--port", "0"), reads=False, serves=True, data=("--limits",)),
     "token": Call(_KEY, (), "--platform"),
+    "users erase": Call(("nobody",), reads=False),
+    "users export": Call(("nobody",)),
 }
 """A call of each command, by its words."""
 

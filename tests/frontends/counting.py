@@ -7,11 +7,15 @@ printed, so that what the jobs of the platform do meanwhile does not show.
 
 from __future__ import annotations
 
+import hmac
 import json
+import socket
 import sqlite3
 import sys
 import tempfile
 import threading
+import time
+from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -24,7 +28,7 @@ from urllib.parse import urlencode
 
 import trio
 
-from legation import Agent, Database, Platform, Request
+from legation import Agent, Channel, Database, Platform, Request
 from legation.effects import Program, Transact
 from legation.http.messages import Streamed
 from legation.models.conversation import Message, Prompt, ToolCall
@@ -39,6 +43,7 @@ from legation_testing import ScriptedModel, call
 __all__ = ["ROUNDS", "main"]
 
 ROUNDS: Final = 31
+SECRET: Final = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 STEPS: Final = 50
 """The calls of a run that goes on after a crash: each is a step, and so is each wish for one."""
 
@@ -114,11 +119,63 @@ def read(run_id: str) -> Program[RunRow | None]:
     return (yield from Transact("main", FetchRun(run_id, None, any_owner=True)))
 
 
+def deliver(number: int) -> tuple[tuple[tuple[bytes, bytes], ...], bytes]:
+    """Return the fields and the body of a message to the channel, signed as it asks."""
+    told = {"sender": "ada", "text": f"hello {number}"}
+    body = json.dumps({"type": "message", "data": told}).encode()
+    name, seconds = f"m{number}".encode(), str(int(time.time())).encode()
+    key = b64decode(SECRET.removeprefix("whsec_"))
+    digest = hmac.digest(key, b"%s.%s.%s" % (name, seconds, body), "sha256")
+    return (
+        (b"host", b"localhost"),
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        (b"webhook-id", name),
+        (b"webhook-timestamp", seconds),
+        (b"webhook-signature", b"v1," + b64encode(digest)),
+    ), body
+
+
+class Provider:
+    """A system that takes the replies of the channel, on loopback."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._socket.getsockname()[1]
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            connection, _ = self._socket.accept()
+            with connection, connection.makefile("rb") as lines:
+                length = 0
+                while (line := lines.readline().strip().lower()) != b"":
+                    if line.startswith(b"content-length:"):
+                        length = int(line.partition(b":")[2])
+                lines.read(length)
+                connection.sendall(
+                    b"HTTP/1.1 204 No Content\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+                )
+                self.taken += 1
+
+
 async def count(folder: str) -> dict[str, dict[str, float]]:
     """Return the counts of each operation, on a platform with agents and one SQLite file."""
+    provider, numbers = Provider(), iter(range(4 * ROUNDS))
     platform = Platform(
         agents=[Agent(id="concierge"), clerk("clerk", 1, 4 * ROUNDS), clerk("porter", STEPS, 1)],
         databases=[Database("main", f"sqlite:///{folder}/main.db")],
+        channels=[
+            Channel(
+                id="desk",
+                kind="standard",
+                agent="concierge",
+                secret_env="SECRET",
+                reply_url=f"http://127.0.0.1:{provider.port}/replies",
+            )
+        ],
+        environ={"SECRET": SECRET},
     )
     async with AsyncExitStack() as stack:
         host = await stack.enter_async_context(open_platform(platform))
@@ -144,6 +201,16 @@ async def count(folder: str) -> dict[str, dict[str, float]]:
         assert stored is not None
         base = TurnState(said=(ModelTurn(Message("user", "hello"), 0),))
 
+        async def hear() -> None:
+            """Deliver a message, and wait until its answer was taken."""
+            fields, body = deliver(next(numbers))
+            taken = provider.taken
+            request = Request("POST", "/desk/webhook", fields)
+            answer = await host.run(platform.answer(request), body=Body(body))
+            assert answer.status == 200, answer
+            while provider.taken == taken:
+                await trio.sleep(0.01)
+
         async def go_on() -> None:
             record = await host.run(fetch_record("main", stored.claim, {}))
             assert record is not None
@@ -156,6 +223,7 @@ async def count(folder: str) -> dict[str, dict[str, float]]:
             "joined run, one call": await measured(lambda: run("false", "clerk")),
             "streamed run, one call": await measured(lambda: run("true", "clerk")),
             "going on with 101 steps": await measured(go_on),
+            "message of a channel": await measured(hear),
         }
 
 

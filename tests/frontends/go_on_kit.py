@@ -378,12 +378,12 @@ class World:
 
     def _continue(self, client: Client, run_id: str) -> None:
         run = self.read(client)
-        tools = [self._reply(needed["tool_execution"]) for needed in run["requirements"]]
+        tools = [self.reply(needed["tool_execution"]) for needed in run["requirements"]]
         form = {"tools": json.dumps(tools), "stream": self.case.stream}
         path = f"{self.case.path}/{run_id}/continue"
         self.follow(client.begin("POST", path, form=form))
 
-    def _reply(self, execution: dict[str, Any]) -> dict[str, Any]:
+    def reply(self, execution: dict[str, Any]) -> dict[str, Any]:
         """Return what a person says about a call."""
         if execution.get("in_doubt"):
             return {**execution, **self._resolve(execution)}

@@ -20,6 +20,7 @@ authorization = true
 
 [authorization_config]
 algorithm = "{algorithm}"
+require = ["exp"]
 verification_keys = ['''
 {pem}''']
 

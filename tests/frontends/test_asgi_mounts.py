@@ -19,6 +19,10 @@ import httpx2
 import pytest
 from attrs import frozen
 
+from legation.store.audit import PAGE_COLUMNS
+from legation.store.audit_pages import Page
+
+from ..trail_pages import entries_in
 from ..transcripts import DOCS, blocks
 
 PAGE: Final = {b.caption: b.text for b in blocks(DOCS / "howto/embedding.md") if b.caption}
@@ -154,9 +158,10 @@ def judge_trail(*, unreadable: int) -> None:
     The requests of who has no name are counted, with `unreadable` ones that led nowhere.
     """
     with closing(sqlite3.connect("mission.db")) as database:
-        rows = set(database.execute("select subject, key_id, operation, status from audit"))
+        pages = [Page(*row) for row in database.execute(f"select {PAGE_COLUMNS} from trail")]
         refused = dict(database.execute("select route, sum(count) from refusals group by route"))
 
+    rows = {(one.subject, one.key_id, one.operation, one.status) for one in entries_in(pages)}
     assert ("ann", "outer application", "create_agent_run", 200) in rows
     assert ("ann", "outer application", "get_session_by_id", 200) in rows
     assert ("bob", "outer application", "get_session_by_id", 404) in rows

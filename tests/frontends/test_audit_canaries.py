@@ -17,6 +17,8 @@ from attrs import frozen
 
 from legation import Database
 from legation.http.messages import Answer, Request, Streamed
+from legation.store.audit import PAGE_COLUMNS
+from legation.store.audit_pages import Page
 from legation.store.failures import StatementFailed, StoreFailure
 from legation.store.units import Dialect, Sql, Statements, Unit
 from legation_host import Host, open_log
@@ -24,6 +26,7 @@ from legation_host.databases import open_database
 from legation_host.hosting import open_platform
 
 from ..callers import ENVIRON, Issuer, demo
+from ..trail_pages import entries_in
 from .host_units import BACKENDS, run
 
 CANARY: Final = "canary-5d1e"
@@ -140,9 +143,10 @@ def test_whatever_is_sent_stays_out_of_the_trail_and_the_log(
     run(backend, main)
 
     with closing(sqlite3.connect(file)) as connection:
-        rows = connection.execute("select * from audit").fetchall()
+        pages = [Page(*row) for row in connection.execute(f"select {PAGE_COLUMNS} from trail")]
         (kept,) = connection.execute("select count(*) from inbox").fetchone()
         counted = connection.execute("select * from refusals").fetchall()
+    rows = entries_in(pages)
     unknown = sum(count for *_, count in counted)
     assert len(rows) == len(asked) - 1 - unknown  # a delivery is nobody's request
     assert unknown > 2

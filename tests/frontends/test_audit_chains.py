@@ -17,28 +17,26 @@ from legation.api.handlers.audit import prune_trail, verify_trail
 from legation.effects import Transact
 from legation.migrations.catalogue import CATALOGUE
 from legation.migrations.migrate import Migrated, migrate
-from legation.store.audit import (
-    AppendAudit,
-    Audited,
-    AuditEntry,
-    AuditRow,
-    Broken,
-    Intact,
-    ListAudit,
-    Place,
-    ReadChain,
-)
+from legation.store.audit import AppendAudit, Audited, OldPlace, ReadOldRows, ReadPages
+from legation.store.audit_entries import AuditEntry
+from legation.store.audit_lists import AuditRow, ListAudit, Place
+from legation.store.audit_moving import MoveOldRows
+from legation.store.audit_pages import KeyRing, Page, SigningKey
+from legation.store.audit_verify import Broken, Intact
 from legation.store.failures import StoreFailure
 from legation.store.units import Dialect, Sql, Statements, Undo, Unit
 from legation_host import open_host
 from legation_host.databases import open_reader
 from legation_host.postgres import PostgresDatabase
 
-from ..audit_chain import verify_chain
 from ..drivers import Driver, PostgresDriver, SqliteDriver, drive
+from ..old_audit import put_old_rows
+from ..trail_pages import entries_in, verify_pages
 from .host_units import BACKENDS, run
 
 ENTRY: Final = AuditEntry(1, "r", "ada", None, "op", "a/1", "allow", "s", 200, "c")
+KEY: Final = SigningKey("2026", bytes(range(32)))
+RING: Final = KeyRing((KEY,))
 THREADS: Final = 8
 EACH: Final = 40
 MARK: Final = Sql(
@@ -79,10 +77,10 @@ def file(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 't.db'}"
 
 
-def rows_of(url: str) -> tuple[AuditRow, ...]:
+def pages_of(url: str) -> tuple[Page, ...]:
     with open_reader("main", url) as read:
-        rows: tuple[AuditRow, ...] = read(ReadChain("", 0, 100_000))
-        return rows
+        pages: tuple[Page, ...] = read(ReadPages("", 0, 100_000))
+        return pages
 
 
 def write(database: PostgresDatabase, node: str, thread: int, kept: list[str]) -> None:
@@ -92,9 +90,9 @@ def write(database: PostgresDatabase, node: str, thread: int, kept: list[str]) -
         entry = evolve(ENTRY, request_id=name)
         try:
             if number % 4 == 3:
-                database.run_unit(AppendAudit(node, (entry, entry)))
+                database.run_unit(AppendAudit(node, (entry, entry), KEY))
                 kept += [name, name]
-            elif database.run_unit(Audited(Mark(name, number % 3 == 2), node, entry)).kept:
+            elif database.run_unit(Audited(Mark(name, number % 3 == 2), node, entry, KEY)).kept:
                 kept.append(name)
         except StoreFailure:
             pass  # cut off: neither the change nor its record, or both
@@ -129,13 +127,15 @@ def test_connections_of_two_nodes_write_chains_that_hold(
 ) -> None:
     kept = together(nodes)
 
-    rows = rows_of(trail)
-    verdict = verify_chain(rows)
+    pages = pages_of(trail)
+    verdict = verify_pages(pages, keys=RING)
     assert isinstance(verdict, Intact), verdict
-    assert sorted(row.entry.request_id for row in rows) == sorted(kept)
+    assert verdict.proven
+    entries = entries_in(pages)
+    assert sorted(entry.request_id for entry in entries) == sorted(kept)
     assert len(verdict.heads) > len(nodes)
     figures(
-        f"audit: {len(rows)} rows of 2 nodes with {THREADS} threads each on PostgreSQL, in"
+        f"audit: {len(entries)} entries of 2 nodes with {THREADS} threads each on PostgreSQL, in"
         f" {len(verdict.heads)} chains, all intact"
     )
 
@@ -160,9 +160,11 @@ def test_connections_cut_off_at_any_moment_leave_chains_that_hold(
         done.set()
         cutter.join(10)
 
-    rows = rows_of(trail)
-    assert isinstance(verify_chain(rows), Intact)
-    recorded = [row.entry.request_id for row in rows]
+    pages = pages_of(trail)
+    verdict = verify_pages(pages, keys=RING)
+    assert isinstance(verdict, Intact)
+    assert verdict.proven
+    recorded = [entry.request_id for entry in entries_in(pages)]
     assert set(kept) <= set(recorded)
     with closing(PostgresDriver(trail)) as driver:
         ((marks,),) = driver.ask("select count(*) from nodes")
@@ -174,15 +176,16 @@ def test_tasks_of_a_node_on_sqlite_write_one_chain(backend: str, file: str) -> N
     async def main() -> None:
         async with open_host({"main": file}, node="n1") as host, anyio.create_task_group() as tasks:
             for number in range(50):
-                unit = Audited(Mark(str(number), number % 5 == 4), "n1", ENTRY)
+                unit = Audited(Mark(str(number), number % 5 == 4), "n1", ENTRY, KEY)
                 tasks.start_soon(host.databases["main"].run, unit)
-                tasks.start_soon(host.databases["main"].run, AppendAudit("n1", (ENTRY,)))
+                tasks.start_soon(host.databases["main"].run, AppendAudit("n1", (ENTRY,), KEY))
 
     run(backend, main)
 
-    verdict = verify_chain(rows_of(file))
+    verdict = verify_pages(pages_of(file), keys=RING)
     assert isinstance(verdict, Intact)
-    assert (verdict.count, [head.writer for head in verdict.heads]) == (90, ["n1"])
+    assert verdict.proven
+    assert (verdict.entries, [head.writer for head in verdict.heads]) == (90, ["signed/n1"])
 
 
 ENTRIES: Final = tuple(
@@ -216,8 +219,7 @@ def test_both_engines_list_alike(
         driver: Driver = PostgresDriver(url) if url == trail else SqliteDriver(Path(url[10:]))
         with closing(driver):
             for writer in ("ä", "Z", "a"):
-                unit = AppendAudit(writer, ENTRIES)
-                driver.run(unit)
+                driver.run(AppendAudit(writer, ENTRIES, None))
         found: list[AuditRow] = []
         place = Place(1 << 60 if newest_first else 0)
         with open_reader("main", url) as read:
@@ -230,17 +232,17 @@ def test_both_engines_list_alike(
                     until_us=4,
                     **filters,
                 )
-            ):
+            ).rows:
                 found += rows
                 last = found[-1]
                 place = Place(last.entry.at_us, last.writer, last.seq)
-        listed.append([(row.writer.partition("/")[0], row.seq, row.entry) for row in found])
+        listed.append([(row.writer.split("/")[1], row.seq, row.entry) for row in found])
 
     assert listed[0] == listed[1]
     assert len(listed[0]) == len(set(listed[0])) > 0
 
 
-@pytest.mark.parametrize("edit", ["update audit set status = 200", "delete from audit"])
+@pytest.mark.parametrize("edit", ["update trail set to_us = 9", "delete from trail"])
 @pytest.mark.parametrize("engine", ["sqlite", "postgresql"])
 def test_the_program_finds_what_was_done_to_the_table(
     engine: str, edit: str, request: pytest.FixtureRequest
@@ -250,12 +252,12 @@ def test_the_program_finds_what_was_done_to_the_table(
     with closing(driver):
         for first in range(0, 2400, 800):
             refused = tuple(evolve(ENTRY, at_us=first + n, status=403) for n in range(800))
-            driver.run(AppendAudit("n", refused))
-        assert isinstance(drive(driver, verify_trail("main")), Intact)
-        driver.ask(f"{edit} where seq = 1700")
-        verdict = drive(driver, verify_trail("main"))
+            driver.run(AppendAudit("n", refused, KEY))
+        assert isinstance(drive(driver, verify_trail("main", (), RING)), Intact)
+        driver.ask(f"{edit} where last = 1312")  # 800, and two full pages
+        verdict = drive(driver, verify_trail("main", (), RING))
     assert isinstance(verdict, Broken)
-    assert verdict.seq in (1700, 1701)
+    assert verdict.seq in (1312, 1568)
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgresql"])
@@ -266,19 +268,81 @@ def test_a_pruned_trail_is_proven_on_both_engines(
     driver: Driver = SqliteDriver(Path(url[10:])) if engine == "sqlite" else PostgresDriver(url)
     with closing(driver):
         for node in ("n", "m/1"):
-            entries = tuple(evolve(ENTRY, at_us=number) for number in range(1200))
-            driver.run(AppendAudit(node, entries))
-        for before_us, pruned in ((1100, 2200), (1100, 0)):
-            went = drive(driver, prune_trail("main", before_us, "local:ada"))
-            verdict = drive(driver, verify_trail("main"))
+            entries = tuple(
+                evolve(ENTRY, at_us=number * 10_000, subject=("ada", "bob")[number % 2])
+                for number in range(1200)
+            )
+            driver.run(AppendAudit(node, entries, KEY))
+        before = drive(driver, verify_trail("main", (), RING))
+        assert isinstance(before, Intact)
+        for pruned in (2 * 1010, 0):
+            went = drive(driver, prune_trail("main", 11_000_000, "local:ada", RING))
+            verdict = drive(driver, verify_trail("main", before.heads, RING))
             assert isinstance(verdict, Intact)
-            assert went == pruned
-        driver.ask("delete from audit where operation = 'audit.prune'")
-        assert isinstance(drive(driver, verify_trail("main")), Broken)
+            assert verdict.proven
+            assert went == pruned  # whole pages, of a second
+        filed = driver.ask("select count(*) from trail_subjects")
+        assert filed == driver.ask("select count(*) * 2 from trail where subject is null")
+        cut = "select writer, max(last) from trail where writer like '%%/m/1%%' group by writer"
+        ((writer, last),) = driver.ask(cut)
+        driver.ask(f"delete from trail where writer = '{writer}' and last < {last}")
+        assert isinstance(drive(driver, verify_trail("main", (), RING)), Broken)
 
 
-def test_the_program_asks_for_the_next_rows_behind_the_last() -> None:
+@pytest.mark.parametrize("engine", ["sqlite", "postgresql"])
+def test_old_rows_are_moved_on_both_engines(engine: str, request: pytest.FixtureRequest) -> None:
+    url: str = request.getfixturevalue("file" if engine == "sqlite" else "trail")
+    subjects = ("ada", None, "Ädа")
+    old = [evolve(ENTRY, at_us=number, subject=subjects[number % 3]) for number in range(7)]
+    driver: Driver = SqliteDriver(Path(url[10:])) if engine == "sqlite" else PostgresDriver(url)
+    mark = "?" if engine == "sqlite" else "%s"
+    with closing(driver):
+        connection = getattr(driver, "connection", None)
+        rows = put_old_rows(connection, "n/1", old, mark=mark)
+        rows += put_old_rows(connection, "m", old, kept=1, mark=mark)
+        assert [row.seq for row in driver.run(ReadOldRows(OldPlace(), 3)).rows] == [1, 2, 3]
+        while driver.run(MoveOldRows(1 << 50, KEY, 4)):
+            verdict = drive(driver, verify_trail("main", (), RING))
+            assert isinstance(verdict, Intact)
+            assert verdict.proven
+            assert verdict.old_rows == len(rows)
+        assert driver.ask("select count(*) from audit") == [(0,)]
+        assert driver.ask("select count(*) from trail_kept") == [(0,)]
+
+
+def test_two_movers_at_once_move_each_row_once(
+    trail: str, nodes: dict[str, PostgresDatabase]
+) -> None:
+    with psycopg.connect(trail, autocommit=True) as connection:
+        for writer in ("v/1", "w/2"):
+            put_old_rows(connection, writer, [ENTRY] * 60, mark="%s")
+
+    def move(database: PostgresDatabase) -> None:
+        idle = 0
+        while idle < 3:
+            try:
+                idle = 0 if database.run_unit(MoveOldRows(1 << 50, KEY, 7)) else idle + 1
+            except StoreFailure:
+                pass  # somebody else was faster
+
+    threads = [
+        threading.Thread(target=move, args=(database,))
+        for database in nodes.values()
+        for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    verdict = verify_pages(pages_of(trail), keys=RING)
+    assert isinstance(verdict, Intact), verdict
+    assert verdict.proven
+    assert verdict.old_rows == 120
+
+
+def test_the_program_reads_rows_that_were_not_moved_before_pages() -> None:
     program = verify_trail("main")
 
-    assert next(program) == Transact("main", ReadChain("", 0, 1000))
+    assert next(program) == Transact("main", ReadOldRows(OldPlace(), 1000))
     program.close()

@@ -13,10 +13,11 @@ from typing import Final
 
 import pytest
 
-from legation.store.audit import AuditRow, Intact, ReadChain
+from legation.store.audit import ReadPages
+from legation.store.audit_verify import Intact
 from legation_host.databases import open_reader
 
-from ..audit_chain import verify_chain
+from ..trail_pages import entries_in, verify_pages
 
 OLD: Final = 40  # reads that were answered longer ago than a batch is gathered
 YOUNG: Final = 7  # reads that were answered just before
@@ -70,9 +71,9 @@ def test_a_kill_loses_no_change_and_no_old_read(
     assert killed.returncode == -signal.SIGKILL, killed.stderr
 
     with open_reader("main", url) as read:
-        rows: tuple[AuditRow, ...] = read(ReadChain("", 0, 1000))
-    kept = Counter(row.entry.operation for row in rows)
-    assert isinstance(verify_chain(rows), Intact)
+        pages = read(ReadPages("", 0, 1000))
+    kept = Counter(entry.operation for entry in entries_in(pages))
+    assert isinstance(verify_pages(pages), Intact)
     assert kept["create_agent_run"] == CHANGES
     assert kept["get_agents"] == OLD
     assert kept["get_agent"] <= YOUNG

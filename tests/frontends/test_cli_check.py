@@ -81,6 +81,24 @@ def test_settings_about_crashes_are_checked_and_not_listed(operator: Operator) -
             assert told in " ".join(refused.output.split())
 
 
+def test_a_second_lock_is_advice_and_asked_for_by_strict(operator: Operator) -> None:
+    operator.keys()
+    checked, strict = operator.run("check"), operator.run("check", "--strict")
+
+    assert (checked.exit_code, strict.exit_code) == (0, 1)
+    assert checked.output == strict.output
+    assert "advice  authorization_config.verify_audience: is off" in checked.output
+    text = Path("platform.toml").read_text()
+    text = text.replace("[platform]\n", "[platform]\ncors_default_origin = false\n")
+    text = text.replace("algorithm =", "verify_audience = true\nalgorithm =")
+    Path("platform.toml").write_text(
+        f'{text}\n[[audit.keys]]\nid = "2026"\nsecret_env = "LEGATION_TEST_AUDIT_KEY"\n'
+    )
+    without = operator.run("check", "--strict")
+    assert without.exit_code == 0
+    assert "missing  audit.keys[0].secret_env: the environment variable LEG" in without.output
+
+
 def test_a_script_gets_json(operator: Operator) -> None:
     operator.keys()
     safe = json.loads(operator.run("check", "--json").stdout)
@@ -91,6 +109,7 @@ def test_a_script_gets_json(operator: Operator) -> None:
         (route.method, route.template) for route in ROUTES
     ]
     assert safe["unsafe"] == []
+    assert {one["severity"] for one in safe["advice"]} == {"low"}
     assert unsafe.exit_code == 1
     assert [line["path"] for line in json.loads(unsafe.stdout)["unsafe"]] == [
         "platform.authorization"
@@ -118,10 +137,21 @@ def test_the_claims_in_use_are_named(operator: Operator) -> None:
         "issuer": "iss: https://id.test",
         "dependencies": "tid",
         "session_state": "none",
+        "required": "exp",
     }
     said = [line.split(maxsplit=2)[1:] for line in lines if line.startswith("claim ")]
     assert said == [list(item) for item in named.items()]
     assert json.loads(operator.run("check", "--json").stdout)["claims"] == named
+
+
+def test_advice_is_given_on_tokens_that_may_live_for_ever(operator: Operator) -> None:
+    operator.keys()
+    path = Path("platform.toml")
+    path.write_text(path.read_text().replace('require = ["exp"]\n', ""))
+    checked = operator.run("check")
+
+    assert checked.exit_code == 0
+    assert "advice  authorization_config.require: is without" in checked.output
 
 
 def test_without_authorization_no_claims_are_named(operator: Operator) -> None:
@@ -201,7 +231,9 @@ def test_what_cannot_be_served_is_said_with_exit_code_2(
 
     assert checked.exit_code == 2
     assert checked.stdout == ""
-    assert checked.stderr.startswith(("Error: platform.toml", "Error: databases.main.url"))
+    assert checked.stderr.startswith(
+        ("Error: platform.toml", "Error: databases.main.url", "Error: the platform")
+    )
     assert sentence in checked.stderr
     assert "Traceback" not in checked.stderr
 

@@ -50,7 +50,7 @@ def test_the_page_has_a_line_for_each_shell() -> None:
     ("words", "offered"),
     [
         (("",), {name.split()[0] for name in every_command()}),
-        (("audit", ""), {"verify", "prune", "refusals"}),
+        (("audit", ""), {"verify", "export", "prune", "refusals"}),
         (("migrate", "--pl"), {"--plan"}),
         (("serve", "--log-format", "j"), {"json"}),
     ],

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from legation.effects import Now, Program, RandomBytes, Transact
+from legation.effects import HoldName, NameHeld, Now, Program, Transact
 from legation.migrations.ledger import LedgerReading, ReadLedger
 from legation_cli import main
 from legation_cli.reading import read_beside
@@ -35,7 +35,10 @@ agent = "desk"
 secret_env = "HELP_KEY"
 reply_url = "https://127.0.0.1/replies"
 """
-NEEDS_A_FILE = ("audit refusals", "audit verify", "channels")
+NEEDS_A_FILE = (
+    *("audit export", "audit refusals", "audit verify", "channels show"),
+    *("replay", "users export"),
+)
 """These say that there is none, with exit code 2; the others do not ask the database."""
 
 
@@ -68,8 +71,11 @@ def test_every_command_is_one_that_reads_or_one_that_writes() -> None:
     assert {name for name, call in CALLS.items() if not call.reads} == {
         "audit prune",
         "keys new",
+        "keys rotate",
+        "retention",
         "round",
         "serve",
+        "users erase",
     }
 
 
@@ -180,8 +186,8 @@ def test_a_reader_performs_no_effect_that_acts() -> None:
     with closing(sqlite3.connect("main.db")):
         pass
 
-    def program() -> Program[tuple[int, bytes]]:
-        return (yield from Now()), (yield from RandomBytes(4))
+    def program() -> Program[tuple[int, NameHeld]]:
+        return (yield from Now()), (yield from HoldName("main", "n"))
 
     with pytest.raises(NotImplementedError):
         read_beside({"main": "sqlite:///main.db"}, program())

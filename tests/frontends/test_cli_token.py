@@ -35,6 +35,7 @@ def test_the_private_key_is_readable_for_its_owner_alone(operator: Operator) -> 
     private = operator.keys()
 
     assert stat.S_IMODE(private.stat().st_mode) == 0o600
+    assert stat.S_IMODE(private.parent.stat().st_mode) == 0o700
 
 
 def test_what_is_printed_can_be_pasted(operator: Operator) -> None:

@@ -9,6 +9,9 @@ from typing import Final
 
 import pytest
 
+from legation.store.audit_export import ExportVerifier
+from legation.store.audit_verify import Intact
+
 from ..browser import NoBrowser
 from .console_kit import NARROW, Console, console
 from .console_world import PLANTED, World, world
@@ -86,7 +89,7 @@ def test_the_other_screens_can_be_used_by_everybody(shown: Console, served: Worl
 
 
 def test_a_database_is_migrated_where_the_id_is_typed(shown: Console, served: World) -> None:
-    scopes = ("databases:read", "databases:migrate")
+    scopes = ("databases:read", "databases:migrate", "databases:destroy")
     shown.open(served.origin, served.token(*scopes), "/databases")
     assert set(shown.screens()) == {*ALWAYS, "Databases"}
     shown.wait_for("link", "main")
@@ -94,27 +97,27 @@ def test_a_database_is_migrated_where_the_id_is_typed(shown: Console, served: Wo
     shown.click("archive", "link")
     shown.wait_text("there is nothing to do")
     shown.wait_text("session_states")  # among the tables, with its size
-    shown.choose("To version", "2.9.0")
+    shown.choose("To version", "2.10.0")
     shown.wait_text("Lost with it:")
     judge(shown, "database")
     shown.click("Dry run")
     shown.wait_text("Dry run: ")
 
     shown.click("Migrate")
-    shown.wait_for("heading", "Migrate archive to 2.9.0")
+    shown.wait_for("heading", "Migrate archive to 2.10.0")
     assert shown.page.run("document.querySelector('dialog .danger').disabled")
     shown.press("Escape")
-    assert "2.10.0" in shown.text(".facts")
+    assert "2.12.0" in shown.text(".facts")
     shown.click("Migrate")
     shown.write("Type archive to go on", "archive")
     shown.page.wait("!document.querySelector('dialog .danger').disabled")
     shown.press("Enter")
-    shown.wait_text("2.9.0 → 2.10.0")
+    shown.wait_text("2.10.0 → 2.12.0")
 
     shown.show("/databases/archive")
-    shown.wait_for("heading", "up 2.10.0")
+    shown.wait_for("heading", "up 2.12.0")
     shown.click("Migrate")
-    shown.wait_for("heading", "Migrate archive to 2.10.0")
+    shown.wait_for("heading", "Migrate archive to 2.12.0")
     shown.click("Migrate")
     shown.wait_text("there is nothing to do")
     assert served.ask("GET", "/databases/archive").body["state"] == "current"
@@ -138,6 +141,39 @@ def test_the_trail_is_filtered(shown: Console, served: World) -> None:
     shown.click("Clear", "link")
     shown.wait_text("create_agent_run")
     judge(shown, "audit")
+
+
+def test_the_trail_is_verified_and_exported(shown: Console, served: World, tmp_path: Path) -> None:
+    shown.open(served.origin, served.token("audit:read", sub="carol"), "/audit")
+    shown.wait_text("create_agent_run")
+    shown.click("Verify")
+    shown.page.wait("document.querySelectorAll('[aria-label=Verdict] h2').length === 2")
+    verdict = shown.text("[aria-label=Verdict]")
+    assert "main" in verdict
+    assert "archive" in verdict
+    assert "intact" in verdict
+    assert ":" in shown.text("[aria-label=Verdict] li")
+    assert shown.violations() == []
+
+    row = served.ask("GET", "/audit?operation=create_agent_run&limit=1").body["data"][0]
+    shown.write("Request", row["request_id"])
+    shown.write("Database", "main")
+    shown.click("Filter")
+    shown.page.wait("document.querySelectorAll('tbody tr').length === 1")
+
+    behavior = {"behavior": "allow", "downloadPath": str(tmp_path)}
+    shown.page.call("Page.setDownloadBehavior", **behavior)
+    shown.click("Export")
+    saved = tmp_path / "audit.ndjson"
+    shown.until(saved.exists)
+    verifier = ExportVerifier()
+    lines = saved.read_bytes().splitlines()
+    assert [one for one in map(verifier.take, lines) if one is not None] == []
+    assert isinstance(verifier.end(), Intact)
+
+    shown.show("/audit?db_id=none")
+    shown.click("Export")
+    shown.wait_text("names no database")
 
 
 def test_a_session_is_found_changed_and_deleted(
@@ -289,7 +325,7 @@ def test_an_incident_leads_to_its_run(shown: Console, served: World) -> None:
 
 
 def test_dead_letters_are_sent_again_and_discarded(shown: Console, served: World) -> None:
-    served.provider.access_token = "another"
+    served.provider.reachable = False
     served.deliver([("4911", "m1", "hello"), ("4912", "m2", "hello"), ("4913", "m3", "hello")])
     served.until_dead(3)
     token = served.token("channels:read", "channels:write")
@@ -298,14 +334,14 @@ def test_dead_letters_are_sent_again_and_discarded(shown: Console, served: World
     shown.wait_text("whatsapp")
     judge(shown, "channels")
     shown.click("front-desk replies", "link")
-    shown.wait_text("HTTP 401")
+    shown.wait_text("HTTP 400")
     judge(shown, "dead-letters")
     shown.click("Retry reply-m1")
     shown.wait_text("It is sent again.")
     served.until_dead(3)  # in vain: the provider still refuses
     assert served.provider.seen == []
 
-    served.provider.access_token = "access-token"
+    served.provider.reachable = True
     shown.show("/channels/front-desk?what=replies&state=dead")
     shown.page.wait("document.querySelectorAll('tbody tr').length === 3")
     shown.click("Retry reply-m2")
@@ -374,7 +410,7 @@ def test_nothing_that_people_write_is_run(shown: Console, tmp_path: Path) -> Non
             if number < 3:
                 office.run(f"pay {text}", session_id=f"waits-{number}")
         last = office.run(f"look up {' '.join(PLANTED)}", session_id="last")
-        office.provider.access_token = "another"
+        office.provider.reachable = False
         office.deliver([("4911", "m1", PLANTED[1])])
         office.until_dead(1)
         shown.open(office.origin, office.token("platform:admin", sub=PLANTED[2]))

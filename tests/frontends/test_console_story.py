@@ -65,7 +65,7 @@ def look_after_a_dead_letter(shown: Console, world: World) -> None:
     """Find a reply that was given up, and send it again."""
     world.deliver([("4911", "m1", "hello")])
     world.until_dead(1)
-    world.provider.access_token = "access-token"
+    world.provider.reachable = True
     shown.show("/channels")
     shown.click("front-desk replies", "link")
     shown.click("Retry reply-m1")
@@ -85,7 +85,7 @@ def read_the_trail(shown: Console) -> None:
 
 
 def test_a_run_that_somebody_allows_goes_on_after_a_crash(shown: Console, tmp_path: Path) -> None:
-    issuer, provider, gate = Issuer(), WhatsAppApi(access_token="another"), tmp_path / "gate"
+    issuer, provider, gate = Issuer(), WhatsAppApi(reachable=False), tmp_path / "gate"
     (tmp_path / "story.py").write_text(MODULE)
     port = free_port()
     with listening(provider, Faults()) as base:

@@ -8,6 +8,7 @@ the death of a node among it.  The tool is called by whoever has stored that it 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
@@ -447,7 +448,8 @@ def test_postgresql_goes_the_same_ways(
     assert found == explore(in_sqlite(), most=150)
 
 
-MOST: Final = 3_000  # states; those of runs that are resumed are too many to see them all
+MOST: Final = 3_000 if "LEGATION_NIGHTLY" in os.environ else 1_200
+"""So many states, of the nearest: those of runs that are resumed are too many to see them all."""
 
 
 def test_a_run_that_is_resumed_calls_it_at_most_once(figures: Callable[[str], None]) -> None:

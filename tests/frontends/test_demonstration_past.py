@@ -14,9 +14,15 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from attrs import frozen
 
+from legation import Request
 from legation.api.openapi import example_ids as ids
+from legation.channels.standard import Standard
+from legation_cli.demonstration import demonstration
 from legation_cli.past import make_past
+from legation_host.host import system_clock
+from legation_host.hosting import open_platform
 
 from .command_kit import running
 
@@ -39,8 +45,20 @@ RUNS: Final = {
     ids.FAILED_RUN: "ERROR",
 }
 
+HOUR_US: Final = 3_600_000_000
 OTHERS: Final = 2 + 4
 """The runs of the channel's messages, and of the two members in each run of the team."""
+
+
+@frozen
+class Sent:
+    """The content of a request."""
+
+    content: bytes
+
+    async def read(self, limit: int) -> bytes:
+        """Return it."""
+        return self.content[:limit]
 
 
 def make(folder: Path) -> subprocess.Popen[str]:
@@ -130,21 +148,55 @@ def test_two_processes_that_start_at_once_make_one_past(tmp_path: Path) -> None:
     check_whole(tmp_path)
 
 
-@pytest.mark.parametrize("share", [0.3, 0.5, 0.6, 0.7, 0.8, 0.9])
-def test_what_was_killed_while_it_made_the_past_is_completed(tmp_path: Path, share: float) -> None:
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    for folder in (whole, killed):
-        folder.mkdir()
-    began = time.monotonic()
-    with make(whole) as process:
-        process.communicate()
-    lasted = time.monotonic() - began
-    with make(killed) as process:
-        time.sleep(share * lasted)
-        process.kill()
-    start_until_whole(killed)
+async def test_messages_that_were_delivered_and_not_answered_are_answered_in_the_past(
+    tmp_path: Path,
+) -> None:
+    """A reply of today would be tried for a day, and be no dead letter until then."""
+    platform = demonstration(tmp_path, pause_seconds=0.0)
+    async with open_platform(platform, jobs=False) as host:
+        host.clock = lambda: system_clock() - 26 * HOUR_US
+        for message_id in (ids.MESSAGE, ids.SECOND_MESSAGE):
+            body = b'{"type": "message", "data": {"sender": "grace", "text": "Hello"}}'
+            codec = platform.registry.channels[ids.CHANNEL].codec
+            assert isinstance(codec, Standard)
+            signed = codec.sign(message_id, body, host.clock()).headers
+            raw = tuple((name.encode(), value.encode()) for name, value in signed)
+            request = Request("POST", f"/{ids.CHANNEL}/webhook", raw)
+            await host.run(platform.answer(request), body=Sent(body))
+    assert ask(tmp_path, "select state from inbox") == [("ready",), ("ready",)]
+    await make_past(tmp_path, no_line)
 
-    check_whole(killed, incidents={0, 1})  # one that is not written yet dies with its process
+    check_whole(tmp_path)
+
+
+REACHED: Final = {
+    "a message was delivered": "select 1 from inbox",
+    "a message is answered": "select 1 from runs",
+    "a reply waits": "select 1 from outbox where attempts > 0",
+    "a run failed": f"select 1 from runs where run_id = '{ids.FAILED_RUN}'",
+    "a team works": f"select 1 from runs where run_id = '{ids.TEAM_RUN}'",
+    "the last run began": f"select 1 from runs where run_id = '{ids.SECOND_RUN}'",
+}
+
+
+def has_reached(folder: Path, statement: str) -> bool:
+    try:
+        return bool(ask(folder, statement))
+    except sqlite3.OperationalError:  # there is no database yet, or no table
+        return False
+
+
+@pytest.mark.parametrize("statement", REACHED.values(), ids=REACHED)
+def test_what_was_killed_while_it_made_the_past_is_completed(
+    tmp_path: Path, statement: str
+) -> None:
+    with make(tmp_path) as process:
+        while process.poll() is None and not has_reached(tmp_path, statement):
+            time.sleep(0.005)
+        process.kill()
+    start_until_whole(tmp_path)
+
+    check_whole(tmp_path, incidents={0, 1})  # one that is not written yet dies with its process
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])

@@ -17,9 +17,12 @@ from ..callers import Issuer, demo
 from .hosted import hosted
 from .test_asgi_servers import outer_application, quiet, uvicorn_in_a_thread
 
-pytestmark = pytest.mark.skipif(
-    not read_assets(), reason="the files of the pages are not here: build the package, or -e it"
-)
+pytestmark = [
+    pytest.mark.newest,
+    pytest.mark.skipif(
+        not read_assets(), reason="the files of the pages are not here: build the package, or -e it"
+    ),
+]
 
 LOCAL: Final = ("data", "blob", "about")
 

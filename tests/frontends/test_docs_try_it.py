@@ -22,9 +22,12 @@ from ..swagger_requests import SwaggerRequest
 from .hosted import hosted
 from .test_docs_operations import WEBHOOKS, make_past, read_requests, refuse
 
-pytestmark = pytest.mark.skipif(
-    not read_assets(), reason="the files of the pages are not here: build the package, or -e it"
-)
+pytestmark = [
+    pytest.mark.newest,
+    pytest.mark.skipif(
+        not read_assets(), reason="the files of the pages are not here: build the package, or -e it"
+    ),
+]
 
 FEW: Final = {
     "get_agents",

@@ -116,7 +116,7 @@ def test_what_is_told_is_heard_and_no_name_leaves_as_it_is(told: dict[str, int])
 
 
 def test_the_number_of_a_caller_does_not_leave() -> None:
-    hints = Hints("main", Hub(), Lines().write, lambda: None, "")
+    hints = Hints("main", Hub(), Lines().write, lambda: None, lambda: "")
     hints.nudge("chat:+4915112345678")
 
     assert "4915112345678" not in payload_of(hints._pending)

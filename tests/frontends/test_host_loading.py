@@ -92,6 +92,35 @@ def test_functions_are_imported_from_beside_the_file(folder: Path) -> None:
     assert str(folder.resolve()) in sys.path
 
 
+def test_a_file_names_the_functions_of_a_channel(folder: Path) -> None:
+    channel = """
+        [[agents]]
+        id = "a"
+
+        [channels.bot]
+        kind = "telegram"
+        agent = "a"
+        secret_token_env = "SECRET"
+        bot_token_env = "BOT"
+        agents = {{ "/b" = "a" }}
+        subjects = "loading_people:{}"
+        router = "loading_people:route"
+    """
+    people = "def find(sender): ...\ndef route(text, agent): ..."
+    environ = {"SECRET": "s", "BOT": "42:token"}
+    path = written(folder, loading_people=people, platform=channel.format("find"))
+    options = load_platform(str(path), environ).registry.channels["bot"].options
+    module: Any = sys.modules["loading_people"]
+    assert options.find_subject is not None
+    assert options.router is not None
+    assert options.find_subject.function is module.find
+    assert (options.router.function, options.router.takes) == (module.route, ("text", "agent"))
+
+    path = written(folder, loading_people=people, platform=channel.format("nobody"))
+    with pytest.raises(LoadError, match=r"channels\.bot\.subjects: .* has no 'nobody'"):
+        load_platform(str(path), environ)
+
+
 def test_a_file_that_names_no_function_changes_no_path(folder: Path) -> None:
     before = list(sys.path)
 

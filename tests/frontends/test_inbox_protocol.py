@@ -187,7 +187,7 @@ def _act(database: Database, world: World, action: Action) -> World:
         case Action("wait", _):
             pass
         case Action("retry", message):
-            retried = database.run(RetryDeadMessage("c", message, ()))
+            retried = database.run(RetryDeadMessage("c", message))
             _check(retried == Retried(message=True, replies=0), "not revived")
             world = evolve(world, retried=world.retried | {message})
         case Action("done" | "fail" as name, held):

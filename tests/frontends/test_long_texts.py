@@ -1,4 +1,7 @@
-"""A mebibyte of one repeated character, in every text field of the interface: soon an answer."""
+"""A mebibyte of one repeated character, in every text field of the interface: soon an answer.
+
+The core reads them, so this is run on the newest Python alone.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,8 @@ from legation import Platform, Team
 from legation_testing import Client
 
 from ..providers.deliveries import Delivery, platform, signed, slack, standard, telegram, whatsapp
+
+pytestmark = pytest.mark.newest
 
 LENGTH: Final = 1 << 20
 SECONDS: Final = 1.0

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from legation.http.messages import compact_json
 from legation.migrations.catalogue import CATALOGUE
+from legation.migrations.schema_version import Version
 from legation.store.once import LEAST, message_of
 from legation.store.run_reads import FetchEvents, FetchRun, RecentRuns
 from legation.store.run_rows import RunLease, StoredEvent
@@ -95,10 +96,13 @@ def test_a_mebibyte_is_whole_again_after_the_way_down(driver: Driver) -> None:
     ((output, data),) = driver.ask("select output, data from runs join events using (run_id)")
     assert len(output) + len(data) < len(compact_json(answer)) + 8192
 
-    for migration in reversed(CATALOGUE.migrations[-2:]):
+    since = [one for one in CATALOGUE.migrations if one.version >= Version(2, 9)]
+    for migration in reversed(since):
         for step in migration.down or ():
             if (statement := step.statement(driver.dialect)) is not None:
                 driver.ask(statement.text(driver.dialect))
     stored = driver.ask("select output, data from runs join events using (run_id)")
 
-    assert [tuple(row) for row in stored] == [(unit.output, unit.events[0].data)]
+    # Compared apart from the assertion, which would look for the difference of such texts for long.
+    is_whole = [tuple(row) for row in stored] == [(unit.output, unit.events[0].data)]
+    assert is_whole

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from legation.api.handlers.audit import verify_trail
-from legation.store.audit import Intact
+from legation.store.audit_verify import Intact
 from legation.store.failures import StoreFailure
 from legation.store.inbox import INBOX
 from legation.store.leased_queue import CountItems
@@ -60,7 +60,7 @@ def test_two_nodes_behind_a_pooler_share_two_connections_and_lose_nothing(
             assert isinstance(verdict, Intact)
             figures(
                 f"pgbouncer: 40 runs on 2 nodes over {SERVER_CONNECTIONS} connections, none lost,"
-                f" {verdict.count} rows of the audit trail in {len(verdict.heads)} chains intact"
+                f" {verdict.entries} rows of the audit trail in {len(verdict.heads)} chains intact"
             )
 
     trio.run(main)

@@ -323,6 +323,7 @@ def test_the_way_down_loses_what_it_says(driver: Driver) -> None:
     assert driver.run(FetchSteps("o", "r")) == ()
     row = row_of(driver, "r")
     assert (row.tries, row.recorded, row.is_recorded) == (0, 0, False)
-    loses = " ".join(CATALOGUE.migrations[-4].loses)
+    (after,) = (one for one in CATALOGUE.migrations if one.version == Version(2, 7, 0))
+    loses = " ".join(after.loses)
     for word in ("steps", "definitions", "runs.tries", "runs.recorded"):
         assert word in loses

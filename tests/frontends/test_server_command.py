@@ -63,9 +63,10 @@ def test_what_cannot_be_served_is_said_in_one_sentence(
 ) -> None:
     code, output = serve(write_platform(tmp_path), "--port", "0", *arguments)
 
+    *findings, sentence = output.splitlines()
     assert code == 2
-    assert output.startswith(f"Error: {told}")
-    assert output.count("\n") == 1
+    assert sentence.startswith(f"Error: {told}")
+    assert {json.loads(line)["event"] for line in findings} <= {"setting_unsafe"}
 
 
 def test_a_file_in_the_place_of_a_socket_stays(tmp_path: Path) -> None:
@@ -93,9 +94,9 @@ def test_only_a_trusted_proxy_names_the_client_that_the_audit_knows(
             ask(client, "/agents", "X-Forwarded-For: 203.0.113.7\r\n")
         time.sleep(0.4)
     with closing(sqlite3.connect(tmp_path / "legation.db")) as store:
-        rows = store.execute("select * from audit").fetchall()
+        rows = store.execute("select data from trail").fetchall()
 
-    assert f'"{expected}"' in json.dumps(rows, default=str)
+    assert any(f'"{expected}"' in data for (data,) in rows)
 
 
 @pytest.mark.parametrize("folder", ["data", "a b", "50%41", "#1", "what?"])

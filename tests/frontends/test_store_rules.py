@@ -48,6 +48,10 @@ FOR_ALL_OWNERS: Final = {
     "ANY_EXPIRY": "as ANY_EXPIRED: the time alone at which the next lease is over",
     "ANY_UNHOSTED": "as ANY_WAITING: numbers of what nobody hosts",
     "ANY_WAITING": "a node looks for runs that nobody executes, whoever's they are",
+    "ANY_ACTIVE": "who has the database looks at all runs that are not over, by `check --runs`",
+    "ANY_PAUSED": "as ANY_ACTIVE",
+    "ANY_OPEN": "runs that ANY_ACTIVE or ANY_PAUSED has found before, by id",
+    "ANY_STEPS": "as ANY_OPEN",
     "ANY_COUNT_RUNS": "numbers alone, for who may read measurements",
     "CANCELS": "a node asks which of the runs it executes, which it names, are to be cancelled",
     "FEW_EVENTS": "an event has no owner but its run, which the same unit has claimed before",
@@ -55,7 +59,18 @@ FOR_ALL_OWNERS: Final = {
     "FEW_STEPS": "as FEW_EVENTS",
     "MANY_STEPS": "as FEW_EVENTS",
     "STORED_STEPS": "as FEW_EVENTS",
+    "FORGET_ANSWERS": "copies of what is being deleted, whoever asked for it and whoever deletes",
+    "FORGET_GIVEN_ANSWERS": "as FORGET_ANSWERS, of those that name the owner as their user",
+    "COUNT_ANSWERS": "a number alone, of what FORGET_ANSWERS would delete",
     "FORGET": "what has expired goes, whoever's it was",
+    "ANY_SESSIONS": "a sweep looks for old sessions, whoever's they are",
+    "ANY_FURTHER_SESSIONS": "as ANY_SESSIONS",
+    "ANY_OLD_RUNS": "as ANY_SESSIONS: for runs that ended long ago",
+    "ANY_WITH_EVENTS": "as ANY_OLD_RUNS",
+    "ANY_WITH_STEPS": "as ANY_OLD_RUNS",
+    "ANY_HELD": "a sweep leaves the runs and sessions alone that messages wait for",
+    "ANY_SCANNED": "what has expired goes, as by FORGET; and its number",
+    "ANY_COUNTS": "numbers alone: how much a sweep would delete",
     "USED": "numbers alone, of one subject, whose runs may have several owners",
 }
 
@@ -217,7 +232,11 @@ def test_runs_are_deleted_behind_what_belongs_to_them() -> None:
                 made.append(work.send(rows.get(made[-1].sql, [("s",)])))
         texts = [statement.text(dialect) for statement in made]
         tables = [text.split()[2] for text in texts if text.startswith("delete")]
-        assert tables == [*OF_RUNS, "session_states", "runs", "sessions"]
+        assert tables == [
+            *OF_RUNS,
+            *("session_states", "runs", "sessions"),
+            *("idempotency", "idempotency"),  # with and without a space behind the colon
+        ]
         assert (made[-1].sql, made[-1].parameters["bytes"]) == (ADD, -7)
         assert made[-1].parameters["subject"] == "ada"
 
@@ -230,7 +249,9 @@ def test_runs_are_deleted_by_statements_of_the_store_alone() -> None:
         for path in (SOURCES / folder).rglob("*.py")
         if re.search(r"delete\s+from\s+runs\b", path.read_text("utf-8"), re.IGNORECASE)
     }
-    assert found == {"core/legation/store/sessions.py"}
+    store = "core/legation/store"
+    names = ("sessions", "run_deletion", "erasure")
+    assert found == {f"{store}/{name}.py" for name in names}
 
 
 # --- no request walks through everybody's rows

@@ -37,7 +37,7 @@ def test_no_name_hides_one_of_the_core() -> None:
 
 def test_page_lists_what_is_exported_and_nothing_else() -> None:
     listed = re.findall(
-        r"^\.\. auto\w+:: legation_testing\.(\w+)$", PAGE.read_text("utf-8"), re.MULTILINE
+        r"^\.\. (?:auto|py:)\w+:: legation_testing\.(\w+)$", PAGE.read_text("utf-8"), re.MULTILINE
     )
 
     assert sorted(listed) == sorted(legation_testing.__all__)

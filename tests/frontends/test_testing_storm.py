@@ -13,8 +13,8 @@ from typing import Any, Final, get_args
 
 import pytest
 
-from legation_testing import Storm, storm
-from legation_testing.storm import (
+from legation_testing import Storm, swarm
+from legation_testing.swarm import (
     ORACLES,
     SOMETIMES,
     Aftermath,
@@ -38,8 +38,8 @@ from legation_testing.storm import (
     shrink,
     sweep,
 )
-from legation_testing.storm.decisions import end_of, write_decision, write_decisions
-from legation_testing.storm.sweep import add_up, sweep_range
+from legation_testing.swarm.decisions import end_of, write_decision, write_decisions
+from legation_testing.swarm.sweep import add_up, sweep_range
 
 from .storm_faults import FAULTS, PlantedFault
 
@@ -261,7 +261,7 @@ def test_shrinking_is_bounded() -> None:
 def test_decision_is_written_as_python_reads_it(storms: Storm) -> None:
     for seed in range(60):
         decisions = storms.decide(seed)
-        assert eval(write_decisions(decisions), dict(vars(storm))) == list(decisions)
+        assert eval(write_decisions(decisions), dict(vars(swarm))) == list(decisions)
 
     assert write_decision(Start(node=1)) == "Start(node=1)"
     assert write_decision(Chance(3)) == "Chance(seed=3)"
@@ -305,7 +305,7 @@ def test_night_ends_with_a_failure_where_a_state_was_never_reached(
     path = tmp_path / "storm.jsonl"
     named = {"LEGATION_STORM_RESULTS": str(path)} if results else {}
     night = subprocess.run(
-        [sys.executable, "-m", "legation_testing.storm"],
+        [sys.executable, "-m", "legation_testing.swarm"],
         env={**os.environ, "LEGATION_STORM_SEEDS": seeds, "LEGATION_STORM_PROCESSES": "1", **named},
         capture_output=True,
         text=True,

@@ -20,6 +20,7 @@ __all__ = [
     "KINDS",
     "MAIN",
     "Delivery",
+    "channels",
     "loopback",
     "platform",
     "signed",

@@ -20,6 +20,7 @@ from ..http.bodies.json_text import BadJson, parse_json
 from ..http.refusals import Fault
 from ..values import frozen
 from .jose import Malformed, is_clean
+from .revocations import NONE_REVOKED, Revocations
 
 if TYPE_CHECKING:  # tokens are verified without a configuration, too
     from ..config import AuthorizationConfig
@@ -41,6 +42,7 @@ LEEWAY_US: Final = 10_000_000  # for clocks that differ (RFC 7519 section 4.1.4)
 MAX_IDENTIFIER: Final = 256  # characters of the user id, session_id, iss and jti
 
 _MAX_SECONDS: Final = 1 << 53  # beyond, a double no longer counts seconds (RFC 7493 section 2.2)
+_LONGEST_SECONDS: Final = 10 * 366 * 86_400  # of a lifetime; ten years are for ever
 _ABSENT: Final = object()
 _NONE: Final[list[str]] = []
 
@@ -97,7 +99,11 @@ class ClaimRules:
     """The rules for the claims of a token: their names, and the values that are accepted.
 
     Without `audiences` the audience is not verified, and without `issuers` the issuer is not.
-    `dependencies` and `session_state` are claims that a run is given.
+    `dependencies` and `session_state` are claims that a run is given.  A token has the claims of
+    `require`, and a `max_lifetime_us` at most where that is given.
+
+    Where there are several issuers, users of the first keep their names and all others are
+    `<issuer>#<user id>`; with `prefix_all` those of the first are, too.
     """
 
     audiences: tuple[str, ...] = ()
@@ -106,6 +112,10 @@ class ClaimRules:
     user_id: ClaimName = ClaimName("sub")
     dependencies: tuple[ClaimName, ...] = ()
     session_state: tuple[ClaimName, ...] = ()
+    prefix_all: bool = False
+    require: tuple[ClaimName, ...] = ()
+    max_lifetime_us: int | None = None
+    revocations: Revocations = NONE_REVOKED
 
 
 @frozen
@@ -113,7 +123,7 @@ class Claims:
     """The claims of a verified token (RFC 7519 section 4.1), and the id of its key.
 
     Times are in microseconds since the epoch, as the token states them, without leeway.  Where
-    several issuers are accepted, `subject` says whose it is: `<issuer>#<user id>`.
+    several issuers are accepted, `subject` says whose it is, as the rules have it.
     """
 
     subject: str | None
@@ -139,7 +149,7 @@ class Expired(Malformed):
 
 def claim_rules(config: AuthorizationConfig, platform_id: str) -> ClaimRules:
     """Return the rules of `config`; the audience is the platform unless another is named."""
-    audiences = config.audience or (platform_id,)
+    audiences, longest = config.audience or (platform_id,), config.max_lifetime_seconds
     return ClaimRules(
         audiences=audiences if config.verify_audience else (),
         issuers=config.issuer or (),
@@ -147,6 +157,9 @@ def claim_rules(config: AuthorizationConfig, platform_id: str) -> ClaimRules:
         user_id=ClaimName(config.user_id_claim),
         dependencies=_names(config.dependencies_claims),
         session_state=_names(config.session_state_claims),
+        prefix_all=config.prefix_issuers == "all",
+        require=_names(config.require),
+        max_lifetime_us=None if longest is None else round(longest * 1_000_000),
     )
 
 
@@ -159,7 +172,10 @@ def claims_in_use(config: AuthorizationConfig, platform_id: str) -> tuple[tuple[
     rules = claim_rules(config, platform_id)
     aud = f"aud: {' or '.join(rules.audiences)}" if rules.audiences else "not verified"
     iss = f"iss: {' or '.join(rules.issuers)}" if rules.issuers else "not verified"
-    user_id = f"iss#{rules.user_id.text}" if len(rules.issuers) > 1 else rules.user_id.text
+    user_id = rules.user_id.text
+    if len(rules.issuers) > 1:
+        plain = "" if rules.prefix_all else f"{user_id} of {rules.issuers[0]}, else "
+        user_id = f"{plain}iss#{user_id}"
     return (
         ("scopes", ", ".join(config.scopes_claim)),
         ("user_id", user_id),
@@ -167,6 +183,7 @@ def claims_in_use(config: AuthorizationConfig, platform_id: str) -> tuple[tuple[
         ("issuer", iss),
         ("dependencies", ", ".join(config.dependencies_claims) or "none"),
         ("session_state", ", ".join(config.session_state_claims) or "none"),
+        ("required", ", ".join(config.require) or "none"),
     )
 
 
@@ -181,9 +198,18 @@ def claim_faults(config: AuthorizationConfig) -> Iterator[Fault]:
             yield Fault("authorization_config.audience", sentence)
     if config.issuer is not None:
         yield from _faults("issuer", config.issuer, _issuer_fault)
-    for key in ("dependencies_claims", "session_state_claims"):
+    for key in ("dependencies_claims", "session_state_claims", "require"):
         if texts := getattr(config, key):
             yield from _faults(key, texts, _claim_fault)
+    yield from _time_faults(config)
+
+
+def _time_faults(config: AuthorizationConfig) -> Iterator[Fault]:
+    where, longest = "authorization_config", config.max_lifetime_seconds
+    if longest is not None and not 0 < longest <= _LONGEST_SECONDS:
+        yield Fault(f"{where}.max_lifetime_seconds", f"must be above 0, {_LONGEST_SECONDS} at most")
+    if not 0 <= config.keys_stale_seconds <= _LONGEST_SECONDS:
+        yield Fault(f"{where}.keys_stale_seconds", f"must be from 0 to {_LONGEST_SECONDS}")
 
 
 def _faults(
@@ -244,8 +270,10 @@ def read_claims(claims: dict[str, Any], key_id: str, now_us: int, rules: ClaimRu
         raise Malformed("not valid yet (nbf)")
     if issued_us is not None and now_us + LEEWAY_US < issued_us:
         raise Malformed("issued in the future (iat)")
+    _check_lifetime(expires_us, issued_us, now_us, rules)
+    _check_required(claims, rules)
     issuer = _issuer(claims, rules.issuers)
-    return Claims(
+    read = Claims(
         subject=_subject(claims, rules, issuer),
         session_id=_identifier(claims.get("session_id", _ABSENT), "session_id"),
         scopes=frozenset(chain.from_iterable(_scopes(claims, name) for name in rules.scopes)),
@@ -259,6 +287,30 @@ def read_claims(claims: dict[str, Any], key_id: str, now_us: int, rules: ClaimRu
         dependencies=_copy_claims(claims, rules.dependencies),
         session_state=_copy_claims(claims, rules.session_state),
     )
+    reason = rules.revocations.find_reason(key_id, read.token_id, read.subject, issued_us)
+    if reason is not None:
+        raise Malformed(reason)
+    return read
+
+
+def _check_lifetime(
+    expires_us: int | None, issued_us: int | None, now_us: int, rules: ClaimRules
+) -> None:
+    """Refuse a token that lives too long: from `iat`, or from now on where it has none."""
+    longest_us = rules.max_lifetime_us
+    if longest_us is None:
+        return
+    if expires_us is None:
+        raise Malformed("has no exp, and lives for ever")
+    since_us = now_us + LEEWAY_US if issued_us is None else issued_us
+    if expires_us - since_us > longest_us:
+        raise Malformed("lives longer than max_lifetime_seconds")
+
+
+def _check_required(claims: dict[str, Any], rules: ClaimRules) -> None:
+    for name in rules.require:
+        if name.find(claims) in (_ABSENT, None):
+            raise Malformed(f"has no {name.text}, which is required")
 
 
 def overlay(
@@ -290,10 +342,17 @@ def _issuer(claims: dict[str, Any], issuers: tuple[str, ...]) -> str | None:
 
 
 def _subject(claims: dict[str, Any], rules: ClaimRules, issuer: str | None) -> str | None:
-    """Return the user; two issuers may mean two people by one name (RFC 7519 section 4.1.2)."""
+    """Return the user; two issuers may mean two people by one name (RFC 7519 section 4.1.2).
+
+    Users of the first issuer keep their names, so that a second one changes nobody's.  One whose
+    name looks like that of another issuer's user gets the prefix, too: no name is that of two.
+    """
     name = rules.user_id
     subject = _identifier(name.find(claims), name.text)
     if subject is None or len(rules.issuers) < 2:
+        return subject
+    foreign = subject.startswith(tuple(f"{one}#" for one in rules.issuers))
+    if issuer == rules.issuers[0] and not rules.prefix_all and not foreign:
         return subject
     return f"{issuer}#{subject}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
@@ -36,9 +37,13 @@ _EDWARDS: Final[Mapping[str, type[Ed25519PublicKey | Ed448PublicKey]]] = {
 
 
 def read_jwks(
-    scheme: Scheme, algorithm: str, jwks: bytes | None
+    scheme: Scheme, algorithm: str, jwks: bytes | None, *, lenient: bool = False
 ) -> tuple[tuple[ReadyKey | KeyProblem, ...], tuple[str, ...]]:
-    """Return the usable keys and the problems of the set, and the notes on its other members."""
+    """Return the usable keys and the problems of the set, and the notes on its other members.
+
+    A `lenient` reader passes over each member that is a problem, and takes a set without any that
+    is usable; the only problem left is a set that cannot be read.
+    """
     if jwks is None:
         return (), ()
     try:
@@ -62,11 +67,36 @@ def read_jwks(
             notes[path] = str(reason)
         except Malformed as problem:
             notes[path] = f"a member is missing or {problem}"
+    if lenient:
+        _pass_over(found, notes)
     _drop_nameless(found, notes)
     lines = tuple(f"{path} is passed over: {reason}" for path, reason in notes.items())
+    if lenient:
+        return tuple(found.values()), lines
     if not found:
         return (_useless(algorithm, lines),), lines
     return (*found.values(), *_find_repeated(kids)), lines
+
+
+def _pass_over(found: dict[str, ReadyKey | KeyProblem], notes: dict[str, str]) -> None:
+    """Move to `notes` what is unsafe, copies, and all keys of which several bear one name."""
+    ready: dict[str, ReadyKey] = {}
+    known: set[tuple[str | None, str]] = set()
+    for path, item in found.items():
+        if isinstance(item, KeyProblem):
+            notes[path] = f"it {item.message}"
+        elif (item.kid, item.fingerprint) in known:
+            notes[path] = "it is a copy of a key before it"
+        else:
+            ready[path] = item
+            known.add((item.kid, item.fingerprint))
+    again = Counter(key.kid for key in ready.values() if key.kid is not None)
+    found.clear()
+    for path, key in ready.items():
+        if key.kid is not None and again[key.kid] > 1:
+            notes[path] = f"other keys bear its kid, {key.kid!r}, too"
+        else:
+            found[path] = key
 
 
 def _drop_nameless(found: dict[str, ReadyKey | KeyProblem], notes: dict[str, str]) -> None:

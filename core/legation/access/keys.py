@@ -90,7 +90,11 @@ _KEYLESS: Final = (
 
 
 def build_keys(
-    algorithm: str, verification_keys: Sequence[str], jwks: bytes | None
+    algorithm: str,
+    verification_keys: Sequence[str],
+    jwks: bytes | None,
+    *,
+    lenient: bool = False,
 ) -> KeySet | tuple[KeyProblem, ...]:
     """Return the keys to verify with, or every reason not to start with them.
 
@@ -98,6 +102,9 @@ def build_keys(
         algorithm: An `alg` of RFC 7518 section 3.1 or RFC 8037 section 3.1; `none` is refused.
         verification_keys: Public keys in PEM, or shared secrets for an HMAC; tried in order.
         jwks: A JWK Set (RFC 7517 section 5), the file as it is.
+        lenient: The JWK Set takes the place of another.  What the other has and this one has not
+            is to be void whatever else stands here: each member that is unsafe is passed over,
+            and there may be none.
     """
     scheme = ALGORITHMS.get(algorithm)
     if scheme is None:
@@ -106,7 +113,7 @@ def build_keys(
     if jwks is None and not verification_keys:
         return (KeyProblem("verification_keys", _KEYLESS),)
     static = _static_keys(scheme, algorithm, verification_keys)
-    members, notes = read_jwks(scheme, algorithm, jwks)
+    members, notes = read_jwks(scheme, algorithm, jwks, lenient=lenient)
     problems = [item for item in (*static.values(), *members) if isinstance(item, KeyProblem)]
     if problems:
         return tuple(problems)

@@ -11,12 +11,14 @@ from .scopes import Scoped
 
 __all__ = [
     "DELETE_APPROVALS",
+    "ERASE_USERS",
     "FOLLOW_RUNS",
     "LIST_CHANNELS",
     "READ_APPROVALS",
     "READ_DATABASE",
     "READ_RUN",
     "READ_RUNS",
+    "READ_USERS",
     "RUN",
     "WRITE_APPROVALS",
 ]
@@ -47,3 +49,7 @@ WRITE_APPROVALS: Final = Scoped("approvals", ("write",), parameter="component_id
 """Of the agent or team that an approval is for; these show and answer those of every owner."""
 
 DELETE_APPROVALS: Final = Scoped("approvals", ("delete",))
+
+ERASE_USERS: Final = Scoped("users", ("erase",))
+READ_USERS: Final = Scoped("users", ("read",))
+"""Who holds this exports every user; anybody else itself."""

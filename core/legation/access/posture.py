@@ -1,20 +1,42 @@
 """The findings on security: settings that can be served, but are unsafe.
 
-Limits that do not limit are among them: one caller takes then what is another's.
+Every host asks here at its start, by the way in which requests reach it: the server, an ASGI
+application, a program that embeds the platform.  So does `legation check`, which knows of no way.
+Limits that do not limit are among the findings: one caller takes then what is another's.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, Literal, TypeAlias, get_args
 from urllib.parse import urlsplit
 
-from ..config import DEFAULT_EXCLUDED_ROUTES, PlatformConfig
+from ..config import DEFAULT_EXCLUDED_ROUTES, AuthorizationConfig, PlatformConfig
+from ..http.cors import DEFAULT_ORIGIN
+from ..http.refusals import Fault
+from ..http.trust_guard import is_host_name
 from ..shares.limits import PlatformLimits
 from ..values import frozen
+from .secret_strength import KEY_BITS, find_weakness
 
-__all__ = ["Finding", "posture"]
+__all__ = [
+    "SEVERITIES",
+    "Door",
+    "Finding",
+    "Reach",
+    "Severity",
+    "is_plain_http",
+    "posture",
+]
+
+Severity: TypeAlias = Literal["low", "medium", "high"]
+"""How grave a finding is: `high` lets strangers in; `low` is the lack of a second lock."""
+
+SEVERITIES: Final[tuple[Severity, ...]] = get_args(Severity)
+
+Reach: TypeAlias = Literal["unknown", "machine", "network"]
+"""Who reaches a platform: nobody knows, this machine alone, or others."""
 
 # Beside the default ones, what a load balancer asks: it tells states, and nothing of anybody.
 _HARMLESS = frozenset({*DEFAULT_EXCLUDED_ROUTES, "/ready"})
@@ -26,43 +48,134 @@ _ORIGIN: Final = re.compile(
     r"([a-z][a-z0-9+.-]*)://([a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?"
 )
 _NO_ORIGIN: Final = "{!r} is not an origin and allows nothing; one is as https://app.example.com"
+_ENDLESS: Final = 'is without "exp": a token that has none is accepted for ever'
+_NO_HOST: Final = "{!r} is not the name of a host and lets nobody in; one is as app.example.com"
+_OFF: Final = "is off: whoever reaches it may do anything"
+_PLAIN: Final = (
+    "is off on an address that others reach: tokens and texts can be read on the way;"
+    " --certfile serves TLS, and --trusted-proxy names a proxy that does"
+)
+_KEYLESS: Final = "are none: whoever writes to the database can forge a trail that is only chained"
+_NO_HSTS: Final = "is off: a browser may be led to plain HTTP once"
+_ANY_AUDIENCE: Final = "is off: a token that was issued for another service is taken"
+_DEFAULT_PAGE: Final = f"pages of {DEFAULT_ORIGIN} may call the platform; false forbids it"
+_READABLE: Final = "is not HTTPS: what is sent to {} can be read on the way"
 
 
 @frozen
 class Finding:
-    """One unsafe setting: where, and why it is."""
+    """One unsafe setting: where, why it is, and how grave that is."""
 
     path: str
     message: str
+    severity: Severity = "medium"
 
 
-def posture(config: PlatformConfig) -> tuple[Finding, ...]:
-    """Return every unsafe setting of `config`."""
-    return tuple(_findings(config))
+@frozen
+class Door:
+    """The way in which requests reach a platform, as far as its host knows.
+
+    Attributes:
+        reach: From where requests come.
+        local_only: Whether requests of other machines are refused where authorization is off.
+        encrypted: Whether TLS ends here.
+        proxied: Whether they come through a proxy that is trusted.
+        hsts: Whether browsers are told to come by TLS alone (RFC 6797).
+    """
+
+    reach: Reach = "unknown"
+    local_only: bool = False
+    encrypted: bool = False
+    proxied: bool = False
+    hsts: bool = True
 
 
-def _findings(config: PlatformConfig) -> Iterator[Finding]:
-    if not config.authorization:
-        yield Finding("platform.authorization", "is off: whoever reaches it may do anything")
+_UNKNOWN: Final = Door()
+
+
+def posture(
+    config: PlatformConfig, door: Door = _UNKNOWN, weak: Iterable[Fault] = ()
+) -> tuple[Finding, ...]:
+    """Return every unsafe setting of `config`, the gravest first.
+
+    Args:
+        config: The configuration.
+        door: The way in which requests reach it.
+        weak: The secrets of channels that can be guessed.
+    """
+    found = [*_findings(config, door), *(Finding(w.path, w.message, "high") for w in weak)]
+    return tuple(sorted(found, key=lambda one: -SEVERITIES.index(one.severity)))
+
+
+def _findings(config: PlatformConfig, door: Door) -> Iterator[Finding]:
+    if config.authorization:
+        yield from _token_findings(config.authorization_config)
+        if not config.audit.keys:
+            yield Finding("audit.keys", _KEYLESS, "low")
+        if config.cors_default_origin and DEFAULT_ORIGIN not in config.cors_allowed_origins:
+            yield Finding("platform.cors_default_origin", _DEFAULT_PAGE, "low")
+    else:
+        alone = door.reach == "machine" or door.local_only
+        yield Finding("platform.authorization", _OFF, "low" if alone else "high")
+    yield from _door_findings(door)
     for index, template in enumerate(config.authorization_config.excluded_routes):
         if template not in _HARMLESS:
             where = f"authorization_config.excluded_routes[{index}]"
-            yield Finding(where, f"{template} is open to everybody")
+            yield Finding(where, f"{template} is open to everybody", "high")
+    yield from _origin_findings(config)
+    yield from _address_findings(config)
+    yield from _limit_findings(config.limits)
+
+
+def _token_findings(authorization: AuthorizationConfig) -> Iterator[Finding]:
+    """Yield what is unsafe about the tokens that are taken."""
+    if not authorization.verify_audience:
+        yield Finding("authorization_config.verify_audience", _ANY_AUDIENCE, "low")
+    if "exp" not in authorization.require and authorization.max_lifetime_seconds is None:
+        yield Finding("authorization_config.require", _ENDLESS, "low")
+    if authorization.algorithm.startswith("HS"):
+        for index, secret in enumerate(authorization.verification_keys):
+            if (weakness := find_weakness(secret, KEY_BITS)) is not None:
+                yield Finding(f"authorization_config.verification_keys[{index}]", weakness, "high")
+
+
+def _door_findings(door: Door) -> Iterator[Finding]:
+    if door.reach == "network" and not door.encrypted and not door.proxied:
+        yield Finding("server.tls", _PLAIN)
+    if door.reach == "network" and door.encrypted and not door.hsts:
+        yield Finding("server.hsts", _NO_HSTS, "low")
+
+
+def _origin_findings(config: PlatformConfig) -> Iterator[Finding]:
     for index, origin in enumerate(config.cors_allowed_origins):
         where = f"platform.cors_allowed_origins[{index}]"
         if (parts := _ORIGIN.fullmatch(origin)) is None:
             yield Finding(where, _NO_ORIGIN.format(origin))
         elif parts[1] != "https" and parts[2] not in _LOOPBACK:
             yield Finding(where, f"{origin} is not HTTPS: its pages can be forged on the way")
-    if config.notify is not None and _is_open(config.notify.url):
+    for index, name in enumerate(config.allowed_hosts):
+        if not is_host_name(name):
+            yield Finding(f"platform.allowed_hosts[{index}]", _NO_HOST.format(name))
+
+
+def _address_findings(config: PlatformConfig) -> Iterator[Finding]:
+    """Yield the addresses of others to which keys, tokens and texts are sent in the clear."""
+    if config.notify is not None and is_plain_http(config.notify.url):
         yield Finding("notify.url", "is not HTTPS: what it is told of runs can be read on the way")
-    yield from _limit_findings(config.limits)
+    for model in config.models:
+        if is_plain_http(getattr(model, "base_url", None)):
+            yield Finding(f"models.{model.name}.base_url", _READABLE.format("the model"))
+    for channel in config.channels:
+        for key in ("api_base_url", "reply_url"):
+            if is_plain_http(getattr(channel, key, None)):
+                yield Finding(f"channels.{channel.id}.{key}", _READABLE.format("the channel"))
 
 
-def _is_open(url: str) -> bool:
+def is_plain_http(url: Any) -> bool:
     """Return whether `url` is plain HTTP to another machine."""
     try:
-        return url.startswith("http://") and urlsplit(url).hostname not in _HOSTS
+        parts = urlsplit(url or "")
+        return parts.scheme == "http" and parts.hostname not in _HOSTS
     except ValueError:  # a host that is none
         return True
 

@@ -28,4 +28,8 @@ def describe_need(need: Need, template: str, config: AuthorizationConfig | None)
         return "nothing; a valid token may open more of the answer"
     if not isinstance(need, Scoped):
         return "any valid token"
-    return " or ".join((*scopes_enough(need), config.admin_scope))
+    needed = " or ".join((*scopes_enough(need), config.admin_scope))
+    if need.flagged is None:
+        return needed
+    also = " or ".join((*scopes_enough(need.flagged), config.admin_scope))
+    return f"{needed}; with {need.flag} also {also}"

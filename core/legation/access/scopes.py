@@ -58,7 +58,8 @@ class Scoped:
 
     `parameter` names the path parameter that holds the id, so that a scope on that id is enough;
     `listing` marks a list that is filtered to the ids the caller holds a scope on.  `also` are
-    whole scopes that older issuers grant for the same thing.
+    whole scopes that older issuers grant for the same thing.  `flagged` is needed as well where the
+    query has the parameter `flag`.
     """
 
     resource: str
@@ -66,6 +67,8 @@ class Scoped:
     parameter: str | None = None
     listing: bool = False
     also: tuple[str, ...] = ()
+    flag: str = ""
+    flagged: Scoped | None = None
     general: tuple[str, ...] = field(
         default=Factory(_whatever_the_id, takes_self=True), init=False, eq=False, repr=False
     )

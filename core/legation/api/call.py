@@ -8,10 +8,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias, TypeVar
 
-from attrs import define
+from attrs import define, field
 
 from ..access.authenticator import Authenticator, TokenRefused
 from ..access.decide import Allow, AllowOnly, Decision, Deny, Principal, name_of, owner_of
+from ..access.token_watch import TokenWatch, watch_token
+from ..channels.identity import Identity
 from ..effects import Program, ThisNode, Transact
 from ..hosted.registry import Registry
 from ..http.messages import Answer, Request
@@ -22,7 +24,8 @@ from ..runs.executor import ExecutorContext
 from ..runs.ids import new_id, uuid_text
 from ..shares.exceeded import Exceeded
 from ..shares.table import Account
-from ..store.audit import Audited, AuditEntry
+from ..store.audit import Audited
+from ..store.audit_entries import AuditEntry
 from ..store.health import Condition
 from ..store.units import Unit
 from ..values import frozen
@@ -71,10 +74,15 @@ class Whose:
 
 @frozen(eq=False)
 class Known:
-    """The findings of the last looks at the databases, by id; see `schema_guard.SchemaGuard`."""
+    """The findings of the last looks at the databases, by id; see `schema_guard.SchemaGuard`.
+
+    Attributes:
+        identities: Who each channel is at its provider, as far as that is known.
+    """
 
     readings: Mapping[str, LedgerReading]
     conditions: Mapping[str, Condition]
+    identities: Mapping[str, Identity] = field(factory=dict[str, Identity])
 
 
 @frozen(eq=False)
@@ -148,7 +156,7 @@ class AuditContext:
     under the status that is going to be answered; else when it is answered.  It is written twice
     where one row would not be the truth: the change was kept and what came after it failed, or the
     answer to its commit was lost.  `owner` is whose the session or run is that the path names, once
-    known.
+    known.  `detail` is what else the resource names, behind the ids of the path.
     """
 
     arrival: Arrival
@@ -158,6 +166,7 @@ class AuditContext:
     recorded: bool = True
     stored: int | None = None
     owner: str | None = None
+    detail: tuple[str, ...] = ()
 
     def of(self, resource: str, owner: str | None) -> str:
         """Return `resource` with its owner, where that is another than who asks."""
@@ -170,8 +179,8 @@ class AuditContext:
         arrival, decision = self.arrival, self.decision
         client = arrival.request.client
         verdict = "deny" if isinstance(decision, Deny) else "allow"
-        if not resource:
-            resource = self.of(resource_of(self.params.values()), self.owner) if self.params else ""
+        if not resource and (self.params or self.detail):
+            resource = self.of(resource_of((*self.params.values(), *self.detail)), self.owner)
         return AuditEntry(
             at_us=arrival.now_us,
             request_id=arrival.request_id,
@@ -213,6 +222,13 @@ class Call:
     def registry(self) -> Registry:
         """What the platform hosts."""
         return self.context.registry
+
+    def watch_token(self) -> TokenWatch | None:
+        """Watch the token of the caller, as long as a stream goes on; None without a token."""
+        authenticator, arrival = self.surface.authenticator, self.audit.arrival
+        if authenticator is None or arrival.caller is not None or not arrival.known:
+            return None
+        return watch_token(authenticator, self.request, self.now_us)
 
     def begin_body(self) -> TooManyRequests | None:
         """Take the bytes of the body that is going to be read, or refuse it.
@@ -266,7 +282,8 @@ class Call:
         node = yield from ThisNode()
         status = status or self.success
         entry = self.audit.entry(status, resource)
-        changed = yield from Transact(database, Audited(unit, node, entry))
+        key = self.context.cluster.trail_keys.signing
+        changed = yield from Transact(database, Audited(unit, node, entry, key))
         if changed.kept:
             self.audit.stored = status
         return changed.result

@@ -28,6 +28,7 @@ from ..http.refusals import (
     internal_error,
 )
 from ..http.routing import Match
+from ..http.trust_guard import TrustGuard, is_loopback
 from ..incidents import trace, where
 from ..observability.request_log import Arrival
 from ..programs import give
@@ -35,26 +36,34 @@ from ..runs.executor import ExecutorContext
 from ..store.failures import NotServed, StoreFailure
 from ..values import frozen
 from .call import AuditContext, Call, Handled, Surface
+from .fields import read_query
 from .idempotency import answer_once
 from .route import Route
 from .route_table import RouteTable
+from .stream_ends import end_with_token, has_events
 
 __all__ = ["Arrival", "Dispatcher", "Outcome", "report_failure"]
 
 _YES: Final = Allow()
 _UNKNOWN_ORIGIN: Final = "This origin is not among cors_allowed_origins"
+_UNKNOWN_HOST: Final = "This host is not among allowed_hosts"
+_BEYOND: Final = "Authorization is off, and requests from other machines are refused"
 
 Outcome: TypeAlias = Answer | Refusal
 
 
 @frozen(eq=False)
 class Dispatcher(Surface):
-    """The dispatcher: every request passes it.  Without an `authenticator`, all are trusted."""
+    """The dispatcher: every request passes it.
+
+    Without an `authenticator`, all are trusted that the `guard` lets pass.
+    """
 
     context: ExecutorContext
     table: RouteTable
     excluded: frozenset[str]
     cors: Cors
+    guard: TrustGuard | None
     started_us: int
 
     def admit(self, arrival: Arrival) -> Program[Outcome]:
@@ -127,7 +136,7 @@ class Dispatcher(Surface):
         outcome: Outcome
         if isinstance(decision, Deny):
             outcome = Forbidden(scope=decision.scope)
-        elif foreign := self._refuse_page(arrival, route):
+        elif foreign := self._refuse_origin(arrival, route):
             outcome = foreign
         else:
             call = Call(
@@ -156,6 +165,8 @@ class Dispatcher(Surface):
                 outcome = handled
                 if isinstance(outcome, Streamed) and arrival.place is None:
                     outcome = call.hold_place(stream=True, follows=False) or outcome
+                if isinstance(outcome, Streamed) and (route.custom or not has_events(outcome)):
+                    outcome = _end_with_token(outcome, call)
             except Exception as error:  # noqa: BLE001 (the boundary: a bug of ours is recorded, too)
                 outcome = yield from report_failure(error, arrival, self.context)
         status = outcome.status
@@ -182,6 +193,9 @@ class Dispatcher(Surface):
             return principal
         named = params.get(route.parameter) if route.parameter else None
         decision = decide(route.need, principal, named)
+        missing = None if route.find_missing is None else route.find_missing(principal, params)
+        if missing and not isinstance(decision, Deny):
+            decision = Deny(missing)
         recorded = not route.probe or isinstance(decision, Deny)
         return AuditContext(arrival, principal, decision, params, recorded)
 
@@ -196,14 +210,24 @@ class Dispatcher(Surface):
     def _config(self) -> AuthorizationConfig:
         return self.context.registry.config.authorization_config
 
-    def _refuse_page(self, arrival: Arrival, route: Route) -> ForeignPage | None:
-        """Refuse a page of another origin that tries to change something, where no token is asked.
+    def _refuse_origin(self, arrival: Arrival, route: Route) -> ForeignPage | None:
+        """Refuse who is not to be trusted, and pages of another origin that change something.
 
-        Where all may do everything, its reader's machine may be the only one that reaches this
+        Where all may do everything, a page's reader's machine may be the only one that reaches this
         address.  Where an outer application knows its users by a cookie, a browser sends that
         along with whatever any page makes it send.
         """
-        if route.method == "GET" or not (route.custom or isinstance(route.need, Scoped)):
+        if not (route.custom or isinstance(route.need, Scoped)):
+            return None
+        guard, request = self.guard, arrival.request
+        if guard is not None and arrival.caller is None:
+            if guard.local_only and not is_loopback(request.client):
+                return ForeignPage(_BEYOND)
+            # No call for a host that is known: this is passed by every request.
+            for name, value in request.headers:
+                if name == b"host" and not (value in guard.accepted or guard.expects(value)):
+                    return ForeignPage(_UNKNOWN_HOST)
+        if route.method == "GET":
             return None
         if arrival.caller is not None:
             return None if self.cors.knows(arrival.request) else ForeignPage(_UNKNOWN_ORIGIN)
@@ -220,7 +244,7 @@ class Dispatcher(Surface):
 
         Refusals have their reasons: the answer is for whoever holds the platform's keys.
         """
-        match, _ = self.table.router.lead(target)
+        match, query = self.table.router.lead(target)
         if match is None:
             return {"allowed": False, "reason": "no route"}
         if method == "OPTIONS":
@@ -229,7 +253,13 @@ class Dispatcher(Surface):
         if route is None:
             return {"allowed": False, "reason": "method", "allow": _methods(match)}
         named = match.params.get(route.parameter) if route.parameter else None
-        return {**self._line(route, principal), **self._permission(principal, route, named)}
+        permission = self._permission(principal, route, named)
+        missing = _find_flagged(route, principal, named, query)
+        if route.find_missing is not None and isinstance(principal, Principal):
+            missing = missing or route.find_missing(principal, match.params)
+        if permission["allowed"] and missing:
+            permission = {"allowed": False, "reason": "scope", "missing": missing}
+        return {**self._line(route, principal), **permission}
 
     def rights(self, principal: Principal) -> list[dict[str, Any]]:
         """Return every route with what `principal` may do there, whatever the id."""
@@ -262,6 +292,25 @@ class Dispatcher(Surface):
         if named is None and (ids := find_ids(route.need, principal)):
             return {"allowed": True, "only": sorted(ids)}
         return {"allowed": False, "reason": "scope", "missing": decision.scope}
+
+
+def _end_with_token(answer: Streamed, call: Call) -> Streamed:
+    """Return `answer`, which ends with the token of its caller if there is one."""
+    token = call.watch_token()
+    path = call.request.target.partition("?")[0]
+    return answer if token is None else end_with_token(answer, token, path)
+
+
+def _find_flagged(
+    route: Route, principal: Principal | TokenRefused, named: str | None, query: str
+) -> str | None:
+    """Return the scope that is missing for a parameter of `query`, or None."""
+    need = route.need
+    if not isinstance(need, Scoped) or need.flagged is None or isinstance(principal, TokenRefused):
+        return None
+    asked = None if route.query is None else read_query(route.query, query)[0]
+    decision = decide(need.flagged, principal, named) if getattr(asked, need.flag, False) else None
+    return decision.scope if isinstance(decision, Deny) else None
 
 
 def _names_none(arrival: Arrival, route: Route) -> bool:

@@ -42,6 +42,7 @@ __all__ = [
     "no_op",
     "read_json",
     "read_query",
+    "several_texts",
     "shape_name",
     "take",
     "text",
@@ -149,6 +150,17 @@ def text(
         limits["maxLength"] = max_length
     read = partial(Reader.text, required=required, or_none=or_none, max_length=max_length)
     return declare({**TEXT, **limits, **(schema or {})}, read, about, required=required, **more)
+
+
+def several_texts(about: str, *, most: int, max_length: int, fault: str) -> Any:
+    """Declare a string of a query that may be sent `most` times; `fault` is what one may have."""
+    schema: Schema = {
+        "type": "array",
+        "items": {**TEXT, "minLength": 1, "maxLength": max_length},
+        "maxItems": most,
+    }
+    read = partial(Reader.several_texts, most=most, max_length=max_length)
+    return declare(schema, read, about, default=(), fault=fault)
 
 
 def line(schema: Schema, about: str = "", *, required: bool = False, **more: Any) -> Any:

@@ -1,8 +1,8 @@
 """`Idempotency-Key` on POST: the same request under the same key is done once.
 
-The first success is kept for a day and given again, also by another node and after a restart.  The
-same key with another request is refused, and so is the same request while the first is under way.
-What failed is not kept: it may be tried again under its key.
+The first success is kept for a day, or as long as the configuration says, and given again, also by
+another node and after a restart.  The same key with another request is refused, and so is the same
+request while the first is under way.  What failed is not kept: it may be tried again under its key.
 
 A run is also safe where its node dies before the answer is kept: its ids come from the key, so that
 the request sent again finds the run of the first.  A streamed answer is not kept; the same events
@@ -35,7 +35,7 @@ Attempt: TypeAlias = Callable[[Call], Handled]
 _KEY: Final = re.compile(rb"[\x21-\x7e]{1,255}")
 _BOUNDARY: Final = re.compile(rb'boundary="?([^";,\s]+)', re.IGNORECASE)
 _BUSY_US: Final = 15_000_000
-_KEPT_US: Final = 86_400_000_000
+_DAY_US: Final = 86_400_000_000
 
 
 def answer_once(operation: str, attempt: Attempt, call: Call) -> Handled:
@@ -133,7 +133,8 @@ def _do(
         now_us = yield from Now()
         pairs = [[n.decode("latin-1"), v.decode("latin-1")] for n, v in outcome.headers]
         content = outcome.body if isinstance(outcome, Response) else None
-        until_us = now_us + _KEPT_US
+        days = call.registry.periods[database].answers or 1
+        until_us = now_us + days * _DAY_US
         unit = SettleKey(key, fingerprint, outcome.status, json.dumps(pairs), content, until_us)
     try:
         yield from with_retry(database, unit, FEW)

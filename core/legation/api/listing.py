@@ -62,7 +62,12 @@ class ListPage(Protocol):
 
 
 def answer_list(
-    database: str, page: ListPage, head: bytes = b"[", end: bytes = b"]", more: Headers = ()
+    database: str,
+    page: ListPage,
+    head: bytes = b"[",
+    end: bytes = b"]",
+    more: Headers = (),
+    status: int = 200,
 ) -> Response | Streamed:
     """Return a list as JSON: the items of `page`, and of those that follow it in `database`.
 
@@ -72,10 +77,11 @@ def answer_list(
         head: What stands before the items.
         end: What stands behind them.
         more: Headers.
+        status: That of the answer.
     """
     if page.following is None:
-        return json_bytes_response(200, b"".join((head, _join(page.items), end)), more)
-    return Streamed(200, (_JSON, *more), _stream(database, page, head, end))
+        return json_bytes_response(status, b"".join((head, _join(page.items), end)), more)
+    return Streamed(status, (_JSON, *more), _stream(database, page, head, end))
 
 
 def _join(items: Iterable[bytes]) -> bytes:

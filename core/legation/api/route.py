@@ -13,12 +13,13 @@ the fields of the query and of the body; all their faults are reported at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 from attrs import Factory, field, validators
 
+from ..access.decide import Principal
 from ..access.scopes import AnyToken, Need, Open, Public, Scoped, Signed
 from ..effects import Program, ReadBody, Sleep
 from ..http.bodies.forms import Form, is_json, parse_form, parse_members
@@ -29,7 +30,7 @@ from ..values import frozen
 from .call import BODY_LIMIT, Call, Handled
 from .fields import NoQuery, read_json, read_query
 
-__all__ = ["Finder", "FormShape", "Handler", "Route", "parse_alone"]
+__all__ = ["Finder", "FormShape", "Handler", "MissingFinder", "Route", "parse_alone"]
 
 R = TypeVar("R")
 
@@ -48,6 +49,9 @@ class FormShape(Protocol):
 
 Finder: TypeAlias = Callable[[Call, Any], Any]
 """Finds what a call and its query name, or refuses; a `Fault` is reported with the others."""
+
+MissingFinder: TypeAlias = Callable[[Principal, Mapping[str, str]], str | None]
+"""Takes a caller and what the path names; returns the scope that the caller lacks, or None."""
 
 
 def _of_handler(name: str) -> Any:
@@ -82,6 +86,8 @@ class Route:
         operation: The id of the operation, in the document and in the audit trail.
         tag: The section of the document.
         find: Finds what the path names.
+        find_missing: Finds the scope that a caller lacks for what the path names, where `need`
+            alone does not know it.
         query: The class of the fields of the query; without one, no query is looked at.
         body: The class of the members of the JSON body; without one, no body is read.
         body_limit: The longest body, in bytes.
@@ -104,6 +110,7 @@ class Route:
     operation: str = field(validator=validators.min_len(1))
     tag: str
     find: Finder | None = field(default=None, kw_only=True)
+    find_missing: MissingFinder | None = field(default=None, kw_only=True)
     query: type[Any] | None = _of_handler("query")
     body: type[Any] | None = _of_handler("body")
     form: type[FormShape] | None = _of_handler("form")

@@ -9,8 +9,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
+from attrs import evolve
+
 from ..access.needs import (
     DELETE_APPROVALS,
+    ERASE_USERS,
     FOLLOW_RUNS,
     LIST_CHANNELS,
     READ_DATABASE,
@@ -24,6 +27,7 @@ from .handlers import (
     all_runs,
     approvals,
     audit,
+    audit_export,
     channels,
     collections,
     components,
@@ -31,10 +35,12 @@ from .handlers import (
     console,
     databases,
     docs,
+    forks,
     incidents,
     letters,
     metrics,
     nodes,
+    outgoing,
     refusals,
     run_changes,
     run_summary,
@@ -42,6 +48,7 @@ from .handlers import (
     session_export,
     sessions,
     system,
+    users,
     webhooks,
 )
 from .route import Route
@@ -83,9 +90,23 @@ def _runs(kind: str) -> tuple[Route, ...]:
         get(all_runs, follow, runs.list_runs, f"list_{kind}_runs", find=find),
         get(one_run, read, runs.get_run, f"get_{kind}_run"),
         get(f"{one_run}/events", read, runs.run_events, f"get_{kind}_run_events"),
+        get(f"{one_run}/replay", read, runs.replay_run, f"replay_{kind}_run"),
         small(f"{one_run}/cancel", run, runs.cancel_run, f"cancel_{kind}_run"),
         post(f"{one_run}/continue", run, runs.continue_run, f"continue_{kind}_run"),
         small(f"{one_run}/resume", run, runs.resume_run, f"resume_{kind}_run"),
+        post(f"{one_run}/fork", run, forks.fork_run, f"fork_{kind}_run"),
+        get(
+            f"{one_run}/checkpoints",
+            read,
+            forks.list_run_checkpoints,
+            f"list_{kind}_run_checkpoints",
+        ),
+        get(
+            f"{one_run}/checkpoints/{{message_index}}",
+            read,
+            forks.get_checkpoint,
+            f"get_{kind}_run_checkpoint_snapshot",
+        ),
     )
 
 
@@ -168,8 +189,14 @@ _READ, _WRITE, _DELETE = (Scoped("sessions", (action,)) for action in ("read", "
 _ACCESS: Final = Scoped("access", ("read",))
 _AUDIT: Final = Scoped("audit", ("read",))
 _LIST_DATABASES: Final = Scoped("databases", ("read",), listing=True)
-_MIGRATE_ALL: Final = Scoped("databases", ("migrate",), also=("config:write",))
-_MIGRATE: Final = Scoped("databases", ("migrate",), parameter="db_id", also=("config:write",))
+_MIGRATE_ALL: Final = Scoped(
+    "databases",
+    ("migrate",),
+    also=("config:write",),
+    flag="allow_data_loss",
+    flagged=databases.DESTROY,
+)
+_MIGRATE: Final = evolve(_MIGRATE_ALL, parameter="db_id")
 _READ_CHANNEL: Final = Scoped("channels", ("read",), parameter="channel")
 _WRITE_CHANNEL: Final = Scoped("channels", ("write",), parameter="channel")
 
@@ -206,6 +233,22 @@ ROUTES: Final = (
         body_limit=SMALL_BODY,
     ),
     _access("GET", "/audit", _AUDIT, audit.list_audit, "get_audit", find=audit.find_databases),
+    _access(
+        "GET",
+        "/audit/export",
+        _AUDIT,
+        audit_export.export_audit,
+        "export_audit",
+        find=audit_export.find_trail,
+    ),
+    _access(
+        "GET",
+        "/audit/verify",
+        _AUDIT,
+        audit_export.verify_audit,
+        "verify_audit",
+        find=audit_export.find_trails,
+    ),
     _access(
         "GET",
         "/audit/refusals",
@@ -306,6 +349,15 @@ ROUTES: Final = (
         body_limit=SMALL_BODY,
     ),
     _session(
+        "POST",
+        "/sessions/{session_id}/fork",
+        _WRITE,
+        forks.fork_session,
+        "fork_session",
+        success=201,
+        body_limit=SMALL_BODY,
+    ),
+    _session(
         "GET",
         "/sessions/{session_id}/export",
         _READ,
@@ -321,6 +373,32 @@ ROUTES: Final = (
         _READ,
         sessions.get_session_run,
         "get_session_run",
+    ),
+    _removal(
+        "/sessions/{session_id}/runs/{run_id}",
+        _DELETE,
+        sessions.delete_session_run,
+        "delete_session_run",
+    ),
+    Route(
+        "DELETE",
+        "/users/{user_id}",
+        ERASE_USERS,
+        users.erase_user,
+        "erase_user",
+        "Users",
+        find=users.find_user,
+        find_missing=users.find_missing_to_erase,
+    ),
+    Route(
+        "GET",
+        "/users/{user_id}/export",
+        AnyToken(),
+        users.export_user,
+        "export_user",
+        "Users",
+        find=users.find_user,
+        find_missing=users.find_missing_to_export,
     ),
     Route(
         "GET", "/databases", _LIST_DATABASES, databases.list_databases, "get_databases", "Database"
@@ -414,6 +492,17 @@ ROUTES: Final = (
         success=202,
         body_limit=SMALL_BODY,
     ),
+    Route(
+        "POST",
+        "/channels/{channel}/send",
+        _WRITE_CHANNEL,
+        outgoing.send,
+        "send_channel_message",
+        "Channels",
+        find=outgoing.find_channel,
+        success=202,
+        body_limit=_IDS_BODY,
+    ),
     *(
         Route(
             "GET",
@@ -436,5 +525,15 @@ ROUTES: Final = (
         webhooks.receive,
         "receive_webhook",
         body_limit=webhooks.LIMIT,
+    ),
+    Route(
+        "POST",
+        "/{channel}/interactions",
+        Signed(),
+        webhooks.interact,
+        "receive_interaction",
+        "Channels",
+        find=webhooks.find_interactive,
+        body_limit=webhooks.FORM_LIMIT,
     ),
 )

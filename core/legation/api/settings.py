@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from attrs import NOTHING, fields
 
+from ..access.posture import Door
 from ..config import Console, Database, PlatformConfig
 from ..shares.limits import LimitOverrides, NodeLimits
 from ..tools import Tool
@@ -26,9 +27,11 @@ _ROOT: Final = "platform"
 _PLAIN: Final = (str, int, float, bool)
 _CONSOLE: Final = "console"
 _NOTIFY: Final = "notify"
+_AUDIT: Final = "audit"
+_KEYS: Final = "keys"
 _DATABASES: Final = "databases"
 _LISTED: Final = (_DATABASES, "models", "agents", "teams", "channels")
-_TABLES: Final = (*_LISTED, "authorization_config", "limits", "notify", "readers")
+_TABLES: Final = (*_LISTED, "audit", "authorization_config", "limits", "notify", "readers")
 _NAMED: Final[Mapping[str, str]] = {"databases": "id", "models": "name", "channels": "id"}
 """The tables of a file whose key is a member here, and what that is called."""
 
@@ -36,7 +39,11 @@ Setting: TypeAlias = dict[str, Any]
 
 
 class Settings:
-    """The settings of one platform, listed when they are asked for, and once."""
+    """The settings of one platform, listed when they are asked for, and once.
+
+    Attributes:
+        door: The way in which requests reach it.
+    """
 
     def __init__(
         self,
@@ -46,6 +53,7 @@ class Settings:
     ) -> None:
         """Note what the environment has brought; `databases` are those that are hosted."""
         self._config = config
+        self.door = Door()
         self._databases = tuple(databases)
         self.from_environment = frozenset(_find_brought(config, environ or {}))
 
@@ -63,6 +71,7 @@ class Settings:
                 yield self._line(f"{_ROOT}.{name}", name, shown, default)
         if config.notify is not None:
             yield from self._list_members(_NOTIFY, config.notify)
+        yield from self._list_members(_AUDIT, config.audit)
         if isinstance(config.console, Console):
             yield from self._list_members(_CONSOLE, config.console)
         yield from self._list_members("authorization_config", config.authorization_config)
@@ -92,6 +101,9 @@ class Settings:
             elif isinstance(member, Mapping) and name in ("scopes", "subjects"):
                 for key, one in cast("Mapping[str, Any]", member).items():
                     yield from self._list_members(f"{here}.{_quote(key)}", one)
+            elif name == _KEYS and member:
+                for index, key in enumerate(cast("tuple[Any, ...]", member)):
+                    yield from self._list_members(f"{here}[{index}]", key)
             else:
                 yield self._line(here, name, member, default)
 
@@ -168,7 +180,7 @@ def _hide_each(values: tuple[Any, ...]) -> list[str]:
 def _show_variables(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of an application's own kind: of those only the names of variables."""
     return {
-        str(name): value if str(name).endswith("_env") else REDACTED
+        str(name): value if str(name).endswith(("_env", "_file")) else REDACTED
         for name, value in settings.items()
     }
 
@@ -211,5 +223,6 @@ _SHOWN: Final[Mapping[str, Callable[[Any], Any]]] = {
     "base_url": _show_place,
     "api_base_url": _show_place,
     "reply_url": _show_host,
+    "heads_url": _show_host,
 }
 """By the name of the key: what may hold a secret, or what only administrators may read."""

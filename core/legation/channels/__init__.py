@@ -1,9 +1,10 @@
 """Messaging channels: codecs that verify and parse deliveries and encode replies.
 
-Each kind is a frozen class of settings with the same seven functions (`Codec`): `handshake` and
-`verify` for a request, `parse` for a verified delivery, `locate` and `download` for a file in a
-message, `encode` for a reply, `read_reply` for the provider's answer to it.  No input from outside
-makes any of them raise.  An application may add kinds of its own, which go through the same table.
+Each kind is a frozen class of settings with the same functions (`Codec`): `handshake` and `verify`
+for a request, `parse` for a verified delivery, `locate` and `download` for a file in a message,
+`prepare` and `encode` for a reply, `read_reply` for the provider's answer to it.  No input from
+outside makes any of them raise.  An application may add kinds of its own, which go through the same
+table.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 from attrs import asdict, field, fields
 
+from ..http.bodies.file_types import is_promising
 from ..http.bodies.json_text import BadJson, JsonObject, JsonValue, parse_json
-from ..http.bodies.media_types import MEDIA_TYPES
 from ..http.messages import compact_json
 from ..store.inbox import NewMessage
 from ..values import frozen
@@ -25,7 +25,9 @@ __all__ = [
     "Ask",
     "Attachment",
     "Challenge",
+    "ChatMoved",
     "ContentKind",
+    "Decide",
     "Delivery",
     "Handshake",
     "Ignored",
@@ -33,6 +35,7 @@ __all__ = [
     "NotUnderstood",
     "Parsed",
     "Piece",
+    "Press",
     "Say",
     "Skip",
     "Treatment",
@@ -43,11 +46,14 @@ __all__ = [
     "encode_message",
     "gather",
     "inbox_rows",
+    "may_be_read",
     "read_object",
     "rest_of_new",
+    "sender_of",
     "treat",
 ]
 
+_PRESSES: Final = "press "
 APOLOGY: Final = "Sorry, something went wrong here and I could not answer. Please try again later."
 
 
@@ -79,12 +85,33 @@ class Attachment:
         mime_type: As the provider says, in lower case, without parameters.
         name: What to call it to a person; never a path.
         size: In bytes, where the provider says so.
+        transcript: What is spoken in it, once that is known.
     """
 
     id: str = field(repr=False)
     mime_type: str
     name: str = field(repr=False)
     size: int | None = None
+    transcript: str | None = field(default=None, repr=False)
+
+
+@frozen
+class Press:
+    """A press of a button under a question, or a decision that a system sends: yes or no.
+
+    Attributes:
+        approval: The id of the approval, as `/approvals` has it; anybody may have made it up.
+        approves: Whether it says yes.
+        token: The provider's id of the press, by which it is acknowledged; or "".
+        prompt: The provider's id of the message with the buttons; or "".
+        shown: The text of that message; or "".
+    """
+
+    approval: str
+    approves: bool
+    token: str = ""
+    prompt: str = ""
+    shown: str = field(default="", repr=False)
 
 
 @frozen
@@ -103,6 +130,14 @@ class IncomingMessage:
         sent_us: When it was written, as the provider says, or None.
         media: What is attached.
         in_group: Written among others, who read the answer too.
+        press: The decision that it is, if it is one.
+        name: The name that the sender gives itself, or "".
+        album: The provider's id of the album that it is a part of, or "".
+        addressed: Meant for us; else it counts only with another of its album that is.
+        draft: The provider's id of the message of ours in which the answer grows, or "".
+        subject: The subject that the sender is, once a function has said so; "" for none.
+        agent: The id of whom a conversation begins with, once a function has said so; "" for whom
+            it goes on with.
     """
 
     message_id: str
@@ -117,13 +152,41 @@ class IncomingMessage:
     sent_us: int | None = None
     media: tuple[Attachment, ...] = ()
     in_group: bool = False
+    press: Press | None = None
+    name: str = field(default="", repr=False)
+    album: str = ""
+    addressed: bool = True
+    draft: str = ""
+    subject: str | None = field(default=None, repr=False)
+    agent: str | None = None
+
+    @property
+    def lane(self) -> str:
+        """Whose messages wait for each other: a press waits for no other message of its sender."""
+        return self.sender if self.press is None else f"{_PRESSES}{self.sender}"
 
 
 @frozen
 class Undelivered:
-    """A reply that the provider took from us, and then could not deliver."""
+    """A reply that the provider took from us, and then could not deliver.
+
+    Attributes:
+        reason: Why, as the provider says.
+        key: The idempotency key that it names; others may send from the same account.
+        provider_id: What the provider calls the attempt that failed, or "".
+    """
 
     reason: str
+    key: str
+    provider_id: str = ""
+
+
+@frozen
+class ChatMoved:
+    """A chat that goes on under another id."""
+
+    old: str
+    new: str
 
 
 @frozen
@@ -133,6 +196,7 @@ class Delivery:
     messages: tuple[IncomingMessage, ...]
     ignored: tuple[str, ...] = ()
     undelivered: tuple[Undelivered, ...] = ()
+    moved: tuple[ChatMoved, ...] = ()
 
 
 @frozen
@@ -164,8 +228,8 @@ class NotUnderstood:
 
 Parsed: TypeAlias = Delivery | Challenge | Ignored | NotUnderstood
 Handshake: TypeAlias = Challenge | SignatureRefused
-Piece: TypeAlias = IncomingMessage | Undelivered | str
-"""A message, what became of one of ours, or the kind of something that is neither."""
+Piece: TypeAlias = IncomingMessage | Undelivered | ChatMoved | str
+"""A message, what became of one of ours, of a chat, or the kind of something that is none."""
 
 # Wide enough for Meta and Slack; nothing that a browser would take for markup.
 _CHALLENGE: Final = re.compile(r"[A-Za-z0-9_-]{1,200}", re.ASCII)
@@ -207,16 +271,19 @@ def gather(pieces: Iterable[Piece]) -> Delivery:
     messages: list[IncomingMessage] = []
     ignored: dict[str, None] = {}
     undelivered: list[Undelivered] = []
+    moved: list[ChatMoved] = []
     for piece in pieces:
         if isinstance(piece, str):
             ignored[piece] = None
         elif isinstance(piece, Undelivered):
             undelivered.append(piece)
+        elif isinstance(piece, ChatMoved):
+            moved.append(piece)
         elif not piece.sender or not _MESSAGE_ID.fullmatch(piece.message_id):
             ignored["malformed"] = None
         else:
             messages.append(piece)
-    return Delivery(tuple(messages), tuple(ignored), tuple(undelivered))
+    return Delivery(tuple(messages), tuple(ignored), tuple(undelivered), tuple(moved))
 
 
 # --- what becomes of a message -----------------------------------------------------------------
@@ -237,13 +304,20 @@ class Say:
 
 
 @frozen
+class Decide:
+    """Answer a paused run, as the press says."""
+
+    press: Press
+
+
+@frozen
 class Skip:
     """Nothing is expected of us."""
 
     reason: str
 
 
-Treatment: TypeAlias = Ask | Say | Skip
+Treatment: TypeAlias = Ask | Say | Decide | Skip
 
 _SILENT: Final = frozenset({ContentKind.REACTION, ContentKind.SYSTEM})
 _NAMED: Final = {
@@ -258,6 +332,21 @@ _NAMED: Final = {
 }
 
 
+def may_be_read(media: Attachment, kind: ContentKind) -> bool:
+    """Return whether a run may take `media`, of a message of a kind, or what is spoken in it.
+
+    A document that is declared to be nothing but bytes is what its content says.
+    """
+    if media.mime_type == "application/octet-stream" and kind is ContentKind.DOCUMENT:
+        return True
+    return media.mime_type.startswith("audio/") or is_promising(media.name, media.mime_type)
+
+
+def sender_of(lane: str) -> str:
+    """Return the sender of a message that is stored in `lane`."""
+    return lane.removeprefix(_PRESSES)
+
+
 def treat(message: IncomingMessage) -> Treatment:
     """Decide what becomes of `message`.
 
@@ -266,11 +355,15 @@ def treat(message: IncomingMessage) -> Treatment:
     """
     if message.from_self:
         return Skip("from ourselves")
+    if not message.addressed:
+        return Skip("not mentioned")
+    if message.press is not None:
+        return Decide(message.press)
     if message.kind in _SILENT:
         return Skip(message.kind.value)
     if message.text and not message.text.isspace():
         return Ask(message.text)
-    if any(media.mime_type in MEDIA_TYPES for media in message.media):
+    if any(may_be_read(media, message.kind) for media in message.media):
         return Ask("")
     if message.in_group:
         return Skip("no words in a group")
@@ -323,13 +416,21 @@ def decode_message(payload: str) -> IncomingMessage:
         Attachment(**{part: item[part] for part in parts if part in item})
         for item in known.get("media", ())
     )
+    known["press"] = _read_press(known.get("press"))
     return IncomingMessage(**known)
+
+
+def _read_press(stored: dict[str, Any] | None) -> Press | None:
+    if stored is None:
+        return None
+    names = (attribute.name for attribute in fields(Press))
+    return Press(**{name: stored[name] for name in names if name in stored})
 
 
 def inbox_rows(delivery: Delivery) -> tuple[NewMessage, ...]:
     """Return the rows of the messages that others wrote."""
     return tuple(
-        NewMessage(message.message_id, message.sender, encode_message(message))
+        NewMessage(message.message_id, message.lane, encode_message(message))
         for message in delivery.messages
         if not message.from_self
     )

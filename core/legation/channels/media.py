@@ -19,14 +19,26 @@ from ..http.bodies.json_text import JsonValue
 from .deliveries import Attachment
 from .provider_values import identifier
 
-__all__ = ["MOST_BYTES", "Source", "fetch_media", "is_provider", "media_of"]
+__all__ = [
+    "FAILED",
+    "GONE",
+    "MOST_BYTES",
+    "TOO_LARGE",
+    "Source",
+    "describe_media",
+    "fetch_media",
+    "is_provider",
+    "media_of",
+]
 
 MOST_BYTES: Final = 10 << 20
 """Of all files of one message together, in bytes: as much as a form may bring."""
 
-_TOO_LARGE: Final = "it is too large"
-_GONE: Final = "the provider does not give it out"
-_FAILED: Final = "the provider did not answer"
+TOO_LARGE: Final = "it is too large"
+GONE: Final = "the provider does not give it out"
+FAILED: Final = "the provider did not answer"
+"""Why there is no content, in a few words."""
+
 _BACKOFF: Final = Backoff(0.5, 2.0)
 _TRIES: Final = 3
 _PORTS: Final = {"http": 80, "https": 443}
@@ -40,12 +52,17 @@ _EXTENSIONS: Final = {"image/jpeg": "jpg", "audio/ogg": "ogg", "audio/mpeg": "mp
 def media_of(
     media_id: str, mime_type: JsonValue, name: JsonValue = None, size: JsonValue = None
 ) -> tuple[Attachment, ...]:
-    """Return the file that a provider tells of, or nothing without an id.
+    """Return the file that a provider tells of, or nothing without an id."""
+    return (describe_media(media_id, mime_type, name, size),) if media_id else ()
 
-    One without a name is called by what it is.
+
+def describe_media(
+    media_id: str, mime_type: JsonValue, name: JsonValue = None, size: JsonValue = None
+) -> Attachment:
+    """Return the file that a provider tells of; one without a name is called by what it is.
+
+    Without an id it cannot be had, which is told.
     """
-    if not media_id:
-        return ()
     given = mime_type.partition(";")[0].strip().lower() if isinstance(mime_type, str) else ""
     kind = given if _MEDIA_TYPE.fullmatch(given) else "application/octet-stream"
     called = identifier(name).replace("\\", "/").rpartition("/")[2] if isinstance(name, str) else ""
@@ -54,7 +71,7 @@ def media_of(
         called = f"{family}.{_EXTENSIONS.get(kind, subtype)}"
     known = isinstance(size, int) and not isinstance(size, bool) and size >= 0
     # `known` narrows nothing for a type checker.
-    return (Attachment(media_id, kind, called, size if known else None),)  # type: ignore[arg-type]
+    return Attachment(media_id, kind, called, size if known else None)  # type: ignore[arg-type]
 
 
 class Source(Protocol):
@@ -72,7 +89,7 @@ class Source(Protocol):
 def fetch_media(source: Source, media: Attachment, most_bytes: int) -> Program[bytes | str]:
     """Return the content of `media`, or in a few words why there is none."""
     if media.size is not None and media.size > most_bytes:
-        return _TOO_LARGE
+        return TOO_LARGE
     found: FetchReply | None = None
     question = source.locate(media)
     if question is not None:
@@ -82,11 +99,11 @@ def fetch_media(source: Source, media: Attachment, most_bytes: int) -> Program[b
         found = located
     request = source.download(media, found)
     if request is None:
-        return _GONE
+        return GONE
     answer = yield from _ask(evolve(request, max_bytes=most_bytes))
     if isinstance(answer, str):
         return answer
-    return _GONE if _is_page(answer, media) else answer.body
+    return GONE if _is_page(answer, media) else answer.body
 
 
 def _is_page(answer: FetchReply, media: Attachment) -> bool:
@@ -101,14 +118,14 @@ def _ask(request: Fetch) -> Program[FetchReply | str]:
         answer = yield from request
         if isinstance(answer, Unreachable):
             if answer.reason == "too-large":
-                return _TOO_LARGE
+                return TOO_LARGE
         elif 200 <= answer.status < 300:
             return answer
         elif answer.status != 429 and answer.status < 500:
-            return _GONE
+            return GONE
         if attempt < _TRIES:
             yield from _BACKOFF.wait(attempt)
-    return _FAILED
+    return FAILED
 
 
 def is_provider(url: str, base: str, domains: Iterable[str] = ()) -> bool:

@@ -4,43 +4,51 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, Literal, TypeAlias
 from unicodedata import category
 
-from attrs import asdict, field, fields
+from attrs import asdict, evolve, field, fields
 
 from ..effects import FetchReply, Unreachable
 from ..http.messages import compact_json
 from ..http.retry_after import parse_retry_after
 from ..store.outbox import NewReply
 from ..values import frozen
+from .answer_files import AnswerFile
 from .deliveries import IncomingMessage
 
 __all__ = [
     "GiveUp",
+    "Moved",
     "Outcome",
     "Part",
+    "Purpose",
     "Reply",
     "RetryLater",
     "Sent",
+    "ShownCall",
     "TextSpan",
+    "Unauthorized",
     "apology_key",
     "begin_part",
     "decode_reply",
     "encode_reply",
     "end_part",
+    "file_replies",
+    "first_key",
     "general_outcome",
-    "keys_of",
+    "later_key",
     "outbox_rows",
+    "replace_draft",
     "replies_to",
     "reply_key",
     "retry_after",
     "split_text",
+    "stream_key",
     "utf16_length",
 ]
 
-_MOST_PARTS: Final = 256
 _UNSENDABLE: Final = re.compile("[\0\ud800-\udfff]")
 
 
@@ -72,6 +80,17 @@ class Part:
 
 
 @frozen
+class ShownCall:
+    """A call that a person is asked about: the name of the tool, and its arguments."""
+
+    name: str
+    arguments: Mapping[str, Any] = field(repr=False)
+
+
+Purpose: TypeAlias = Literal["answer", "approval", "acknowledge", "close"]
+
+
+@frozen
 class Reply:
     """One part of an answer, short enough for its channel.
 
@@ -80,6 +99,17 @@ class Reply:
         key: The idempotency key: the same for every attempt to send this part.
         quotes: The provider's id of the message to quote, or "".
         created_us: When it was written; the same for every attempt.
+        message_id: The id of the message that it answers, or "".
+        purpose: `answer`; `approval` for a question with buttons; `acknowledge` and `close` for
+            what a press is owed: an answer to it, and a question without buttons.  No person waits
+            for the last two: where the provider refuses one, it is done with.
+        approval: The id of the approval that an `approval` asks for.
+        calls: The calls that it is about.
+        token: The provider's id of the press that an `acknowledge` is for.
+        prompt: The provider's id of the message that a `close` takes the buttons from.
+        edits: The provider's id of the message of ours whose text it replaces; "" for a new one.
+        file: The file that it is, in place of a text.
+        uploaded: The provider's id of the file, once it was uploaded; never stored.
     """
 
     key: str
@@ -89,6 +119,15 @@ class Reply:
     quotes: str = ""
     created_us: int = 0
     spans: tuple[TextSpan, ...] | None = None
+    message_id: str = ""
+    purpose: Purpose = "answer"
+    approval: str = ""
+    calls: tuple[ShownCall, ...] = ()
+    token: str = ""
+    prompt: str = ""
+    edits: str = ""
+    file: AnswerFile | None = None
+    uploaded: str = ""
 
 
 def reply_key(message_id: str, part: int = 1) -> str:
@@ -100,15 +139,24 @@ def reply_key(message_id: str, part: int = 1) -> str:
     return f"reply-{message_id}" if part == 1 else f"reply.{part}-{message_id}"
 
 
+def later_key(message_id: str, seq: int, part: int) -> str:
+    """Return the key of a part of a later reply: of a run that came to its event `seq`."""
+    return f"later.{seq}.{part}-{message_id}"
+
+
+def first_key(name: str, part: int = 1) -> str:
+    """Return the key of a part of a message that answers none, which is called `name`."""
+    return f"first-{name}" if part == 1 else f"first.{part}-{name}"
+
+
 def apology_key(message_id: str) -> str:
     """Return the key of the apology for a message given up; an answer may still follow it."""
     return f"apology-{message_id}"
 
 
-def keys_of(message_id: str) -> tuple[str, ...]:
-    """Return every key that an answer to a message can have, up to 256 parts."""
-    parts = (reply_key(message_id, part) for part in range(1, _MOST_PARTS + 1))
-    return (*parts, apology_key(message_id))
+def stream_key(message_id: str) -> str:
+    """Return the key of the message that grows until the answer takes its place."""
+    return f"stream-{message_id}"
 
 
 def replies_to(
@@ -127,14 +175,47 @@ def replies_to(
             quotes=message.provider_id if number == 1 else "",
             created_us=now_us,
             spans=part.spans,
+            message_id=message.message_id,
         )
         for number, part in enumerate(compose(_sendable(text)), start=1)
     )
 
 
+def file_replies(
+    message: IncomingMessage, files: Iterable[AnswerFile], first: int, now_us: int
+) -> tuple[Reply, ...]:
+    """Return a part of the answer to `message` for each of `files`; `first` is the first's number.
+
+    A first part quotes the message.
+    """
+    return tuple(
+        Reply(
+            key=reply_key(message.message_id, number),
+            recipient=message.conversation or message.sender,
+            text="",
+            thread=message.thread,
+            quotes=message.provider_id if number == 1 else "",
+            created_us=now_us,
+            message_id=message.message_id,
+            file=file,
+        )
+        for number, file in enumerate(files, start=first)
+    )
+
+
+def replace_draft(replies: tuple[Reply, ...], draft: str) -> tuple[Reply, ...]:
+    """Return `replies`, the first of which takes the place of the message `draft`, if there is one.
+
+    A file takes the place of no text.
+    """
+    if not draft or not replies or replies[0].file is not None:
+        return replies
+    return (evolve(replies[0], edits=draft), *replies[1:])
+
+
 def encode_reply(reply: Reply) -> str:
-    """Return `reply` as the JSON that the outbox stores."""
-    return compact_json(asdict(reply))
+    """Return `reply` as the JSON that the outbox stores, without what is as ever."""
+    return compact_json(asdict(reply, filter=lambda a, value: value != a.default))
 
 
 def decode_reply(payload: str) -> Reply:
@@ -143,12 +224,18 @@ def decode_reply(payload: str) -> Reply:
     known = {a.name: value[a.name] for a in fields(Reply) if a.name in value}
     if known.get("spans") is not None:
         known["spans"] = tuple(TextSpan(**span) for span in known["spans"])
+    if known.get("file") is not None:
+        known["file"] = AnswerFile(**known["file"])
+    known["calls"] = tuple(ShownCall(**call) for call in known.get("calls", ()))
     return Reply(**known)
 
 
 def outbox_rows(replies: tuple[Reply, ...]) -> tuple[NewReply, ...]:
     """Return the rows that store `replies`."""
-    return tuple(NewReply(reply.key, reply.recipient, encode_reply(reply)) for reply in replies)
+    return tuple(
+        NewReply(reply.key, reply.recipient, encode_reply(reply), reply.message_id or None)
+        for reply in replies
+    )
 
 
 # --- parts -------------------------------------------------------------------------------------
@@ -300,7 +387,26 @@ class GiveUp:
     reason: str
 
 
-Outcome: TypeAlias = Sent | RetryLater | GiveUp
+@frozen
+class Unauthorized:
+    """Nothing that is sent with these credentials is taken: the whole channel has to wait."""
+
+    reason: str
+
+
+@frozen
+class Moved:
+    """The chat goes on under another id, `to`; the reply is to be sent there."""
+
+    to: str
+
+    @property
+    def reason(self) -> str:
+        """The reason that the reply is not there yet."""
+        return "the chat has moved"
+
+
+Outcome: TypeAlias = Sent | RetryLater | GiveUp | Unauthorized | Moved
 
 _AGAIN: Final = frozenset({408, 425, 429})
 

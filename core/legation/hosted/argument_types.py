@@ -37,6 +37,7 @@ _CALLED: Final[Mapping[Any, str]] = {
 _LEFT: Final = {"model": Any, "run": Any, "tools": tuple[Any, ...]}
 # What stands beside the table `[platform]` of a file.
 _TABLES: Final = {
+    "audit",
     "authorization_config",
     "console",
     "databases",
@@ -45,6 +46,7 @@ _TABLES: Final = {
     "teams",
     "channels",
     "limits",
+    "retention",
     "notify",
     "readers",
 }

@@ -11,7 +11,8 @@ from attrs import NOTHING, fields, has
 from ..channels import CHANNEL_KINDS, Codec
 from ..config import AnyChannel, Channel
 from ..values import frozen
-from .providers import unset
+from .channel_options import ChannelOptions
+from .secret_sources import SecretReader
 
 __all__ = ["Setting", "find_kinds", "read_settings", "settings_of"]
 
@@ -19,17 +20,24 @@ Say: TypeAlias = Callable[[str, str], None]
 """Takes the path of a fault, and the sentence."""
 
 _KIND: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}", re.ASCII)
-_OF_ALL: Final = ("id", "kind", "agent", "team", "apology", "settings")
+_OPTIONS: Final = tuple(a.name for a in fields(ChannelOptions))
+_OF_ALL: Final = ("id", "kind", "agent", "team", "agents", "apology", *_OPTIONS, "settings")
 _FLAT: Final = tuple(a.name for a in fields(Channel) if a.name not in _OF_ALL)
 """The settings of our own kinds; those of others stand below `settings`."""
+_PREFIXES: Final = {"bot_token": "1:"}
+"""How a secret begins whose form is checked: a bot of Telegram has a number."""
 
 
 @frozen
 class Setting:
-    """A setting that a kind takes: the field of its codec, and its key in a configuration."""
+    """A setting that a kind takes: the field of its codec, and its key in a configuration.
+
+    A secret has another key, for the file that holds it.
+    """
 
     name: str
     key: str
+    file_key: str
     secret: bool
     required: bool
 
@@ -38,7 +46,13 @@ def settings_of(made: type[Codec]) -> tuple[Setting, ...]:
     """Return what a channel of the kind `made` is set by; a field that is not shown is a secret."""
     kind: Any = made
     return tuple(
-        Setting(a.name, a.name if a.repr else f"{a.name}_env", not a.repr, a.default is NOTHING)
+        Setting(
+            a.name,
+            a.name if a.repr else f"{a.name}_env",
+            "" if a.repr else f"{a.name}_file",
+            not a.repr,
+            a.default is NOTHING,
+        )
         for a in fields(kind)
         if a.init and a.name != "name"
     )
@@ -74,27 +88,33 @@ def _kind_fault(made: Any, known: Mapping[str, type[Codec]]) -> str | None:
 
 
 def read_settings(
-    channel: AnyChannel, made: type[Codec], environ: Mapping[str, str], say: Say
+    channel: AnyChannel, made: type[Codec], secrets: SecretReader
 ) -> dict[str, Any] | None:
     """Return what the codec of `channel` is made with, secrets looked up; None with faults."""
     below: Mapping[str, Any] = getattr(channel, "settings", None) or {}
     flat = {key: getattr(channel, key, None) for key in _FLAT}
     given = {**below, **{key: value for key, value in flat.items() if value is not None}}
     found: dict[str, Any] = {"name": channel.id}
-    faults: list[tuple[str, str]] = []
+    whole = True
+
+    def place(key: str) -> str:
+        beside = key in _FLAT and key not in below
+        return f"channels.{channel.id}.{key if beside else f'settings.{key}'}"
+
     for wanted in settings_of(made):
-        value = given.pop(wanted.key, None)
-        if value is None:
+        value, file = given.pop(wanted.key, None), given.pop(wanted.file_key, None)
+        named = wanted.key if file is None else wanted.file_key
+        if value is None and file is None:
             if wanted.required:
-                faults.append((wanted.key, "missing"))
-        elif not wanted.secret:
-            found[wanted.name] = value
-        elif isinstance(value, str) and environ.get(value):
-            found[wanted.name] = environ[value]
-        else:
-            faults.append((wanted.key, unset(str(value), environ)))
-    faults += [(k, f"is not allowed together with the kind {made.kind}") for k in sorted(given)]
-    for key, why in faults:
-        place = key if key in _FLAT and key not in below else f"settings.{key}"
-        say(f"channels.{channel.id}.{place}", why)
-    return None if faults else found
+                whole = False
+                secrets.say(place(wanted.key), "missing")
+            continue
+        if wanted.secret:
+            path = place(named).removesuffix("_file").removesuffix("_env")
+            value = secrets.read(path, value, file, prefix=_PREFIXES.get(wanted.name, ""))
+            whole = whole and value is not None
+        found[wanted.name] = value
+    for key in sorted(given):
+        whole = False
+        secrets.say(place(key), f"is not allowed together with the kind {made.kind}")
+    return found if whole else None

@@ -5,7 +5,7 @@ A notice is stored in the transaction in which its run pauses or ends, and so in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from ..channels.notices import Notices
@@ -13,9 +13,9 @@ from ..channels.settings import check_url
 from ..config import Notify
 from ..http.refusals import Fault
 from ..values import frozen
-from .providers import unset
+from .secret_sources import SecretReader
 
-__all__ = ["NOTIFY", "NotifyRule", "make_notices", "notify_faults"]
+__all__ = ["NOTIFY", "NotifyRule", "make_notices", "notify_faults", "read_secrets"]
 
 NOTIFY: Final = "notify"
 """The id of the channel in the first database; in another one, its id follows behind a point."""
@@ -38,7 +38,6 @@ class NotifyRule:
 
 def notify_faults(
     notify: Notify,
-    environ: Mapping[str, str],
     components: Iterable[str],
     channels: Iterable[str],
 ) -> Iterator[Fault]:
@@ -46,10 +45,8 @@ def notify_faults(
     known = sorted(components)
     if (wrong := check_url(notify.url)) is not None:
         yield Fault(f"{NOTIFY}.url", wrong)
-    for key in ("secret_env", "previous_secret_env"):
-        variable = getattr(notify, key)
-        if variable is not None and not environ.get(variable):
-            yield Fault(f"{NOTIFY}.{key}", unset(variable, environ))
+    if notify.secret_env is None and notify.secret_file is None:
+        yield Fault(f"{NOTIFY}.secret_env", "missing")
     if not notify.on:
         yield Fault(f"{NOTIFY}.on", "is empty: name one, or leave it out")
     for index, word in enumerate(notify.on):
@@ -64,18 +61,21 @@ def notify_faults(
             yield Fault(f"channels.{name}", "has the name of the channel that [notify] makes")
 
 
+def read_secrets(notify: Notify, secrets: SecretReader) -> tuple[str | None, str | None]:
+    """Return the secret of `notify` and the one before, as far as they are there."""
+    now = secrets.read(f"{NOTIFY}.secret", notify.secret_env, notify.secret_file)
+    before = (notify.previous_secret_env, notify.previous_secret_file)
+    return now, secrets.read(f"{NOTIFY}.previous_secret", *before)
+
+
 def make_notices(
-    notify: Notify, environ: Mapping[str, str], channel: str, say: Callable[[str, str], None]
+    notify: Notify, channel: str, read: tuple[str | None, str | None], secrets: SecretReader
 ) -> Notices | None:
     """Return the codec of the channel of notices; None where its secret is none."""
-    previous = notify.previous_secret_env
+    now, before = read
     try:
-        return Notices(
-            channel,
-            environ[notify.secret_env],
-            notify.url,
-            None if previous is None else environ[previous],
-        )
+        return Notices(channel, now or "", notify.url, before)
     except ValueError as error:
-        say(f"{NOTIFY}.secret_env", str(error))
+        key = "secret_env" if notify.secret_file is None else "secret_file"
+        secrets.say(f"{NOTIFY}.{key}", str(error))
         return None

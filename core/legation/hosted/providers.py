@@ -14,8 +14,9 @@ from ..models.conversation import ModelProtocol
 from ..models.echo import Echo
 from ..values import frozen
 from .abilities import is_duration
+from .secret_sources import SecretReader
 
-__all__ = ["model_of", "unset"]
+__all__ = ["model_of"]
 
 Say: TypeAlias = Callable[[str, str], None]  # takes the path and the text of a fault
 
@@ -34,11 +35,12 @@ _HOSTED: Final[Mapping[str, _Provider]] = {
 }
 _KNOWN: Final = ", ".join(sorted(["echo", *_HOSTED]))
 _OF_ALL: Final = frozenset({"name", "provider", "id"})
-_KEY: Final = "api_key_env"
+_KEY: Final = "api_key"
 
 
-def model_of(model: AnyModel, environ: Mapping[str, str], say: Say) -> ModelProtocol:
+def model_of(model: AnyModel, secrets: SecretReader) -> ModelProtocol:
     """Return the model that `model` describes; one that echoes where that has a fault."""
+    say = secrets.say
     path = f"models.{model.name}"
     delay = getattr(model, "delay_seconds", 0.0)
     echo = Echo(model.id or model.name, delay)
@@ -52,14 +54,14 @@ def model_of(model: AnyModel, environ: Mapping[str, str], say: Say) -> ModelProt
         say(f"{path}.provider", f"{model.provider!r} is none of: {_KNOWN}")
         return echo
     taken = {a.name for a in fields(provider.codec)}
-    _refuse(model, {*taken, _KEY}, path, say)
+    _refuse(model, {*taken, f"{_KEY}_env", f"{_KEY}_file"}, path, say)
     if not model.id:
         say(f"{path}.id", "missing: how the provider calls the model")
         return echo
     given: Mapping[str, Any] = asdict(model, recurse=False)
     settings = {name: given[name] for name in taken & given.keys() if given[name] is not None}
     try:
-        return provider.codec(api_key=_key(path, given, provider, environ, say), **settings)
+        return provider.codec(api_key=_key(path, given, provider, secrets), **settings)
     except ValueError as error:
         say(path, str(error))
         return echo
@@ -74,20 +76,10 @@ def _refuse(model: AnyModel, taken: set[str], path: str, say: Say) -> None:
 
 
 def _key(
-    path: str, given: Mapping[str, Any], provider: _Provider, environ: Mapping[str, str], say: Say
+    path: str, given: Mapping[str, Any], provider: _Provider, secrets: SecretReader
 ) -> str | None:
     """Return the API key; an endpoint of one's own may ask for none."""
-    variable = given[_KEY] or (None if given["base_url"] else provider.key)
-    if variable is None:
-        return None
-    key = environ.get(variable)
-    if not key:
-        say(f"{path}.{_KEY}", unset(variable, environ))
-    return key or None
-
-
-def unset(variable: str, environ: Mapping[str, str]) -> str:
-    """Return the sentence that says that a variable has no value, or that none was given."""
-    if not environ:
-        return f"the environment variable {variable} was not read: pass environ=os.environ"
-    return f"the environment variable {variable} is not set"
+    variable, file = given[f"{_KEY}_env"], given[f"{_KEY}_file"]
+    if variable is None and file is None and not given["base_url"]:
+        variable = provider.key
+    return secrets.read(f"{path}.{_KEY}", variable, file, least=0)  # the provider has chosen it

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, get_args
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -18,6 +19,7 @@ from ..access.claims import claim_faults
 from ..access.decide import owner_of
 from ..access.scopes import well_formed_id
 from ..channels import Codec
+from ..channels.commands import Command
 from ..channels.deliveries import APOLOGY
 from ..config import (
     Agent,
@@ -41,13 +43,18 @@ from ..models.conversation import ModelProtocol
 from ..models.echo import Echo
 from ..shares.limits import LimitOverrides, find_faults
 from ..shares.table import LimitTable, make_table
+from ..store.periods import Periods
 from ..store.steps import Definition
 from ..tools import Tool
 from ..values import frozen
 from .abilities import NOT_IMPORTED, Abilities, abilities, is_duration
+from .audit_settings import AuditSettings, read_audit
 from .channel_kinds import find_kinds, read_settings
-from .notify import NOTIFY, NotifyRule, make_notices, notify_faults
+from .channel_options import ChannelOptions, read_options
+from .notify import NOTIFY, NotifyRule, make_notices, notify_faults, read_secrets
 from .providers import model_of
+from .retention import make_periods
+from .secret_sources import SecretFiles, SecretReader, SecretSources
 from .sign_in import sign_in_faults
 
 __all__ = ["MAX_DEPTH", "Component", "HostedChannel", "Registry", "build"]
@@ -59,10 +66,16 @@ MAX_DEPTH: Final = 4
 """How many teams may be in one another: each level multiplies what one run can cost."""
 # Segments that no path has.
 _DOTS: Final = (".", "..")
+# How a command of a channel is written, and those that have a meaning already.
+_WORD: Final = re.compile(r"/[a-z0-9_]{1,32}", re.ASCII)
+_COMMANDS: Final = ("/new", *(f"/{command.value}" for command in Command))
+_LISTED: Final = ", ".join(_COMMANDS)
 # Ids whose path would be another route's.
 _RESERVED: Final = {
     "databases": ("all",),
-    "channels": ("agents", "teams", "sessions", "databases", "channels", "console", "docs", "me"),
+    "channels": (
+        *("agents", "teams", "sessions", "databases", "channels", "console", "docs", "me", "users"),
+    ),
 }
 
 
@@ -145,6 +158,10 @@ class Component(Abilities):
         """Return the tool of this name."""
         return next((tool for tool in self.tools if tool.name == name), None)
 
+    def member(self, member_id: str) -> Component | None:
+        """Return the member of this id."""
+        return next((member for member in self.members if member.id == member_id), None)
+
     def describe(self, *, admin: bool) -> dict[str, Any]:
         """Return the description clients parse; absent fields are left out."""
         name, model_id, provider = self.model_names
@@ -185,16 +202,26 @@ def _describe_tool(tool: Tool) -> dict[str, Any]:
 
 @frozen(eq=False)
 class HostedChannel:
-    """A channel and the component that answers; a person reads `apology` when that fails."""
+    """A channel and the component that answers; a person reads `apology` when that fails.
+
+    `others` answer instead in a conversation that begins with a command, as `/legal`.
+    """
 
     codec: Codec
     component: Component
     apology: str
+    options: ChannelOptions = ChannelOptions()
+    others: Mapping[str, Component] = field(factory=dict[str, Component])
 
     @property
     def id(self) -> str:
         """The name in its path."""
         return self.codec.name
+
+    @property
+    def webhook(self) -> str:
+        """The path at which deliveries come in."""
+        return f"/{self.id}/webhook"
 
 
 @frozen(eq=False)
@@ -205,6 +232,12 @@ class Registry:
         catalogue: The schema of its databases.
         limits: Those of callers.
         notices: Of which runs somebody hears, by database.
+        periods: For how long data is kept, by database.
+        audit: The keys of the audit trail, and what its heads are signed with.
+        missing: The secrets that are not there, where they were not needed: with any, the platform
+            is not served.
+        weak: The secrets that can be guessed.
+        secret_files: The files of secrets, by their paths.
         hosted: What its components host, sorted: of that its nodes claim the runs that wait.
     """
 
@@ -216,6 +249,11 @@ class Registry:
     catalogue: Catalogue = CATALOGUE
     limits: LimitTable = field(factory=LimitTable, repr=False)
     notices: Mapping[str, NotifyRule] = field(factory=dict[str, NotifyRule])
+    periods: Mapping[str, Periods] = field(factory=dict[str, Periods])
+    audit: AuditSettings = AuditSettings()
+    missing: tuple[Fault, ...] = ()
+    weak: tuple[Fault, ...] = ()
+    secret_files: tuple[str, ...] = ()
     hosted: tuple[str, ...] = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -244,14 +282,23 @@ class Registry:
             agents={name: change(agent) for name, agent in self.agents.items()},
             teams={name: change(team) for name, team in self.teams.items()},
             channels={
-                name: evolve(channel, component=change(channel.component))
+                name: evolve(
+                    channel,
+                    component=change(channel.component),
+                    others={word: change(one) for word, one in channel.others.items()},
+                )
                 for name, channel in self.channels.items()
             },
         )
 
 
 def build(
-    config: PlatformConfig, environ: Mapping[str, str], kinds: Iterable[type[Codec]] = ()
+    config: PlatformConfig,
+    environ: Mapping[str, str],
+    kinds: Iterable[type[Codec]] = (),
+    files: SecretFiles | None = None,
+    *,
+    needs_secrets: bool = True,
 ) -> Registry:
     """Check `config` as a whole and make it ready.
 
@@ -259,11 +306,14 @@ def build(
         config: The configuration.
         environ: Holds the secrets that it names.
         kinds: The kinds of channels of the application, beside ours.
+        files: The files that hold secrets, by their paths.
+        needs_secrets: Whether a secret that is not there is a fault.
 
     Raises:
         ConfigurationError: With every fault.
     """
-    builder = _Builder(config, environ, tuple(kinds))
+    sources = SecretSources(environ, files or {}, needs_secrets)
+    builder = _Builder(config, sources, tuple(kinds))
     registry = builder.registry()
     if builder.faults:
         raise ConfigurationError(tuple(builder.faults))
@@ -302,13 +352,14 @@ class _Builder:
     """The builder of a registry; it collects faults, so that all are reported at once."""
 
     def __init__(
-        self, config: PlatformConfig, environ: Mapping[str, str], kinds: Iterable[type[Codec]]
+        self, config: PlatformConfig, sources: SecretSources, kinds: Iterable[type[Codec]]
     ) -> None:
         self.config = config
-        self.environ = environ
         self.faults: list[Fault] = []
+        self.secrets = SecretReader(sources, self._fault)
         self.kinds = find_kinds(kinds, self._fault)
-        self.databases = {d.id: d for d in config.databases or (DEFAULT_DATABASE,)}
+        given = config.databases or (DEFAULT_DATABASE,)
+        self.databases = {database.id: self._find_url(database) for database in given}
         self.readers = {
             name: reader
             for name, reader in config.readers.items()
@@ -316,7 +367,7 @@ class _Builder:
         }
         self.models: dict[str, ModelProtocol] = {"echo": Echo()}
         for model in config.models:
-            self.models[model.name] = model_of(model, environ, self._fault)
+            self.models[model.name] = model_of(model, self.secrets)
 
     def registry(self) -> Registry:
         config = self.config
@@ -346,7 +397,38 @@ class _Builder:
         self._check_senders(by_id)
         limits = self._limits()
         rules = self._notices((*agents.values(), *teams.values()), by_id)
-        return Registry(config, agents, teams, self.databases, by_id, limits=limits, notices=rules)
+        periods = make_periods(config.retention, self.databases.values(), self._fault)
+        audit = read_audit(config.audit, self.secrets, self._fault)
+        return Registry(
+            config,
+            agents,
+            teams,
+            self.databases,
+            by_id,
+            limits=limits,
+            notices=rules,
+            periods=periods,
+            audit=audit,
+            missing=tuple(self.secrets.missing),
+            weak=tuple(self.secrets.weak),
+            secret_files=tuple(dict.fromkeys(self.secrets.paths)),
+        )
+
+    def _find_url(self, database: Database) -> Database:
+        """Return `database` with its URL; with an empty one where that is not there."""
+        path, named = f"databases.{database.id}.url", (database.url_env, database.url_file)
+        if database.url:
+            for key, name in zip(("url_env", "url_file"), named, strict=True):
+                if name is not None:
+                    self._fault(
+                        f"databases.{database.id}.{key}", "is not allowed together with url"
+                    )
+            return database
+        if named == (None, None):
+            self._fault(path, "missing: the URL, or url_env or url_file")
+        missing = len(self.secrets.missing)
+        url = self.secrets.read(path, *named, least=0)
+        return evolve(database, url=url if url and len(self.secrets.missing) == missing else "")
 
     def _notices(
         self, components: tuple[Component, ...], channels: dict[str, HostedChannel]
@@ -356,7 +438,8 @@ class _Builder:
         if notify is None:
             return {}
         names = (f"{one.kind}:{one.id}" for one in components)
-        self.faults += notify_faults(notify, self.environ, names, channels)
+        self.faults += notify_faults(notify, names, channels)
+        read = read_secrets(notify, self.secrets)
         rules: dict[str, NotifyRule] = {}
         if len(self.faults) > faults:
             return rules
@@ -366,7 +449,7 @@ class _Builder:
             channel = f"{NOTIFY}.{database}" if number else NOTIFY
             if (
                 first is None
-                or (codec := make_notices(notify, self.environ, channel, self._fault)) is None
+                or (codec := make_notices(notify, channel, read, self.secrets)) is None
             ):
                 continue
             channels[channel] = HostedChannel(codec, first, APOLOGY)
@@ -420,7 +503,7 @@ class _Builder:
         """Report two databases that are one."""
         seen: dict[object, str] = {}
         for name, database in self.databases.items():
-            place = _place(database.url)
+            place = _place(database.url) if database.url else None
             if place is not None and (first := seen.setdefault(place, name)) != name:
                 self._fault(f"databases.{name}.url", f"is the database of databases.{first}")
 
@@ -512,7 +595,12 @@ class _Builder:
         if made is None:
             self._fault(f"{path}.kind", f"{channel.kind!r} is none of: {', '.join(self.kinds)}")
             return None
-        settings = read_settings(channel, made, self.environ, self._fault)
+        settings = read_settings(channel, made, self.secrets)
+        options = read_options(channel, self.models, self.faults)
+        if options.stream_answers and not made.edits_messages:
+            said = f"a message of the kind {made.kind} cannot be edited: an answer comes as a whole"
+            self._fault(f"{path}.stream_answers", said)
+        others = self._find_others(channel, {**teams, **agents}, component, path)
         if component is None or settings is None:
             return None
         try:
@@ -520,7 +608,28 @@ class _Builder:
         except (TypeError, ValueError) as error:
             self._fault(path, str(error))
             return None
-        return HostedChannel(codec, component, channel.apology or APOLOGY)
+        return HostedChannel(codec, component, channel.apology or APOLOGY, options, others)
+
+    def _find_others(
+        self,
+        channel: AnyChannel,
+        known: Mapping[str, Component],
+        first: Component | None,
+        path: str,
+    ) -> dict[str, Component]:
+        """Return the agents and teams that a command calls; report those that none may call."""
+        found: dict[str, Component] = {}
+        for word, name in channel.agents.items():
+            place, one = f'{path}.agents."{word}"', known.get(name)
+            if not _WORD.fullmatch(word) or word in _COMMANDS:
+                self._fault(place, f"expected /[a-z0-9_]{{1,32}}, and none of {_LISTED}")
+            elif one is None:
+                self._fault(place, f"no agent or team {name!r}")
+            elif first is not None and one.database != first.database:
+                self._fault(place, f"{name!r} is not in the database of {first.id!r}")
+            else:
+                found[word] = one
+        return found
 
     def _find_component(
         self,

@@ -9,7 +9,7 @@ from ..values import frozen
 from .messages import Answer, Headers, Request, Response, empty_response, with_headers
 from .refusals import Refusal, respond
 
-__all__ = ["Cors", "respond_instead"]
+__all__ = ["DEFAULT_ORIGIN", "Cors", "respond_instead"]
 
 DEFAULT_ORIGIN: Final = "http://localhost:3000"
 # What every page in a sandbox sends, and what would mean any page at all.
@@ -35,9 +35,9 @@ class Cors:
     origins: frozenset[bytes]
 
     @classmethod
-    def from_origins(cls, origins: tuple[str, ...]) -> Cors:
-        """Allow `origins` beside the one that the usual web page is developed on."""
-        allowed = {origin.encode() for origin in (DEFAULT_ORIGIN, *origins)}
+    def from_origins(cls, origins: tuple[str, ...], *, default: bool = True) -> Cors:
+        """Allow `origins`, by default beside the one that the usual web page is developed on."""
+        allowed = {origin.encode() for origin in ((DEFAULT_ORIGIN,) * default + origins)}
         return cls(frozenset(allowed - _NO_ORIGINS))
 
     def preflight(self, request: Request, methods: tuple[str, ...]) -> Response | None:

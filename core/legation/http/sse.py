@@ -8,6 +8,7 @@ comment has no brace.
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Final
 
@@ -22,6 +23,7 @@ __all__ = [
     "ForeignEvent",
     "encode",
     "encode_departure",
+    "encode_token_end",
     "heartbeat",
     "parse_last_event_id",
 ]
@@ -29,6 +31,9 @@ __all__ = [
 _LINE_BREAK: Final = re.compile(r"[\r\n]")
 # An id of ours; 18 digits keep `seq` within a signed 64 bit column.
 _EVENT_ID: Final = re.compile(rb"([A-Za-z0-9._~-]{1,128}):(0|[1-9][0-9]{0,17})")
+
+
+_EXPIRED: Final = "token_expired"
 
 
 @frozen
@@ -82,6 +87,26 @@ def encode_departure(path: str, event_id: EventId) -> bytes:
         event_id: The last event that was sent; its number is 0 where there was none.
     """
     return f": this server ends; go on with GET {path} and Last-Event-ID {event_id}\n\n".encode()
+
+
+def encode_token_end(
+    detail: str, error_code: str, path: str, event_id: EventId | None = None
+) -> bytes:
+    """Return the last event of a stream whose token is not accepted any more.
+
+    It has no id of its own, so that a client comes back behind the last event of the run.
+
+    Args:
+        detail: As a request with the token is answered.
+        error_code: As `detail`.
+        path: Where a client goes on with another token.
+        event_id: The last event that was sent, of a stream that can be gone on with.
+    """
+    data = {"event": _EXPIRED, "detail": detail, "error_code": error_code, "path": path}
+    last = {} if event_id is None else {"last_event_id": str(event_id)}
+    # As `messages.compact_json` does, which would load more than this part needs.
+    text = json.dumps({**data, **last}, ensure_ascii=False, separators=(",", ":"))
+    return encode(_EXPIRED, text)
 
 
 def parse_last_event_id(value: bytes | None) -> EventId | BadEventId | None:

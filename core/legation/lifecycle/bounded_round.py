@@ -21,12 +21,14 @@ from ..effects import (
     Concurrently,
     Interruptible,
     Job,
+    Log,
     Now,
     Nudge,
     Program,
     Spawn,
     Transact,
 )
+from ..messaging.identities import PATIENCE_SECONDS, Identities
 from ..messaging.jobs import ForgetDone, KeepLeases, answer_inbox, send_outbox
 from ..messaging.leases import WorkerLeases, leases_of
 from ..migrations.schema_guard import SchemaGuard, WatchSchemas
@@ -44,8 +46,11 @@ from ..store.outbox import OUTBOX
 from ..store.run_keeping import NextNeglected
 from ..store.units import Unit
 from ..values import frozen
+from .audit_heads import SendHeads
+from .audit_rows import MoveAuditRows
 from .incidents import WriteIncidents
 from .refusals import WriteRefusals
+from .retention import SweepDatabase
 from .shutdown import Shutdown
 
 __all__ = ["BoundedRound", "RoundReport"]
@@ -91,6 +96,10 @@ class BoundedRound:
         retention: The leases of the jobs of the process, which know when it last forgot.
         refusals: Writes what the process has counted.
         incidents: Write what went wrong in the process, each to its database.
+        sweeps: Delete what is kept for long enough, each in its database.
+        movers: Move old rows of the audit trail, each in its database.
+        identities: Those of the channels of the process.
+        heads: Send the heads of the audit trail out of the process.
         context: The context of what is executed in the round.
         leases: Those of the messages and replies of the round, by the id of their database.
         goes_on: Whether it has not come to its end.
@@ -102,9 +111,13 @@ class BoundedRound:
     retention: tuple[WorkerLeases, ...]
     refusals: WriteRefusals
     incidents: tuple[WriteIncidents, ...]
+    sweeps: tuple[SweepDatabase, ...]
+    movers: tuple[MoveAuditRows, ...]
+    identities: Identities
     recorder: Recorder | None
     limit: int
     seconds: float
+    heads: tuple[SendHeads, ...]
     context: ExecutorContext = field(init=False)
     leases: dict[str, WorkerLeases] = field(init=False)
     goes_on: bool = field(default=True, init=False)
@@ -162,12 +175,16 @@ class BoundedRound:
             if worker := self.leases.get(name):
                 # The first look at what a failure left behind: the next round releases it.
                 yield from self._attempt(KeepLeases(worker))
+        yield from self._identify(started_us)
         yield from self._forget(started_us)
+        yield from self._sweep(started_us)
         if self.refusals.database in self._databases:
             yield from self._attempt(self.refusals)
         for incidents in self.incidents:
             if incidents.database in self._databases:
                 yield from self._attempt(incidents)
+        yield from self._move(started_us)
+        yield from self._send_heads()
         next_us = yield from self._find_next()
         return RoundReport(
             messages=self._count_taken(INBOX),
@@ -251,6 +268,19 @@ class BoundedRound:
         yield from end.program(0.0, 0.0, lambda: False)
         return left
 
+    def _identify(self, started_us: int) -> Program[None]:
+        """Ask the providers that have not said for a day who we are; the next round asks again."""
+        for question in self.identities.questions.values():
+            channel, now_us = question.hosted.id, (yield from Now())
+            if not self.identities.is_due(channel, now_us):
+                continue
+            if (yield from self._time_left(started_us)) <= PATIENCE_SECONDS:
+                return
+            trouble = yield from self.identities.ask(question)
+            if trouble is not None:
+                fields = (("channel", channel), ("reason", trouble.reason))
+                yield from Log("warning", "channel_unidentified", fields)
+
     def _forget(self, started_us: int) -> Program[None]:
         """Delete what is to be forgotten, where this process has not done so for an hour."""
         for worker in self.retention:
@@ -260,6 +290,27 @@ class BoundedRound:
                 if not _is_due(rounds, now_us, worker.forgot_us):
                     break
                 trouble = bool((yield from self._attempt(rounds)).trouble)
+
+    def _sweep(self, started_us: int) -> Program[None]:
+        """Delete what is kept for long enough, where that is due; the next round goes on."""
+        for sweep in self.sweeps:
+            more = sweep.database in self._databases
+            while more and (yield from self._time_left(started_us)) > 0:
+                more = (yield from self._attempt(sweep)).more
+
+    def _move(self, started_us: int) -> Program[None]:
+        """Move old rows of the audit trail, as long as there is time."""
+        for mover in self.movers:
+            more = mover.database in self._databases
+            while more and (yield from self._time_left(started_us)) > self.seconds / 2:
+                more = (yield from self._attempt(mover)).more
+
+    def _send_heads(self) -> Program[None]:
+        """Send the new heads of the trail, where this process has not looked for a while."""
+        for heads in self.heads:
+            now_us = yield from Now()
+            if heads.database in self._databases and _is_due(heads, now_us, heads.sent.looked_us):
+                yield from self._attempt(heads)
 
     def _find_next(self) -> Program[int | None]:
         found: list[int | None] = []

@@ -10,7 +10,7 @@ from ..effects import Log, Now, Program, Sleep, ThisNode, Transact
 from ..runs.incident_book import IncidentBook
 from ..runs.rounds import Pause, RoundJob
 from ..store.failures import StoreFailure
-from ..store.incidents import AddIncidents
+from ..store.incidents import INCIDENT_DAYS, AddIncidents
 from ..values import frozen
 
 __all__ = ["WriteIncidents"]
@@ -23,12 +23,15 @@ _HOUR_US: Final = 3_600_000_000
 class WriteIncidents(RoundJob):
     """Write the incidents of a process to `database`: no statement where there was none.
 
+    They are kept for `days`, or for the usual time.
+
     A process that is killed loses those of its last seconds, which the log has.  What could not be
     written is kept for the next round, within the bounds of the book.
     """
 
     book: IncidentBook = field(eq=False, repr=False)
     database: str
+    days: int | None = None
 
     @property
     def pause(self) -> Pause:
@@ -62,7 +65,8 @@ class WriteIncidents(RoundJob):
             node, now_us = (yield from ThisNode()), (yield from Now())
             incidents = tuple(evolve(one, node=node) for one in taken)
             hour = now_us // _HOUR_US
-            unit = AddIncidents(incidents, now_us, forgets=hour != book.forgot.get(database))
+            forgets, days = hour != book.forgot.get(database), self.days or INCIDENT_DAYS
+            unit = AddIncidents(incidents, now_us, forgets, days)
             yield from Transact(database, unit)
             written, book.forgot[database] = True, hour
         finally:

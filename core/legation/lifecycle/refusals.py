@@ -10,7 +10,7 @@ from ..effects import Log, Now, Program, Sleep, Transact
 from ..runs.rounds import Pause, RoundJob
 from ..shares.refusal_counter import RefusalCounter
 from ..store.failures import StoreFailure
-from ..store.refusals import AddRefusals, RefusalCount, shorten
+from ..store.refusals import REFUSAL_DAYS, AddRefusals, RefusalCount, shorten
 from ..values import frozen
 
 __all__ = ["WriteRefusals"]
@@ -28,11 +28,13 @@ class WriteRefusals(RoundJob):
     """Write what a process has counted: one unit of work a minute, none where nothing was.
 
     A process that is killed loses the counts of its last minute.  What could not be written is kept
-    for the next round.  It is written twice where the answer to a commit was lost.
+    for the next round.  It is written twice where the answer to a commit was lost.  It is kept for
+    `days`, or for the usual time.
     """
 
     counter: RefusalCounter = field(eq=False, repr=False)
     database: str
+    days: int | None = None
 
     @property
     def pause(self) -> Pause:
@@ -75,7 +77,8 @@ class WriteRefusals(RoundJob):
         counter.writing = True
         written = False
         try:
-            yield from Transact(self.database, AddRefusals(counted, forgets=hour != counter.forgot))
+            forgets, days = hour != counter.forgot, self.days or REFUSAL_DAYS
+            yield from Transact(self.database, AddRefusals(counted, forgets, days))
             written, counter.forgot = True, hour
         finally:
             counter.writing = False

@@ -41,7 +41,10 @@ __all__ = [
 ]
 
 KEPT_US: Final = 30 * 24 * 3600 * 1_000_000
-"""How long the id of an answered message is known: providers deliver again for a week."""
+"""How long the id of an answered message is known: providers deliver again for a week.
+
+Where the configuration says how long, a sweep deletes it (`lifecycle.retention`).
+"""
 
 _ROUND_SECONDS: Final = 1.0
 _TROUBLE_SECONDS: Final = 5.0
@@ -175,9 +178,14 @@ class ForgetDone(_QueueJob):
         """Delete a batch of each queue, a transaction of its own: nobody waits long for one."""
         now_us = yield from Now()
         more = False
-        for queue in (INBOX, OUTBOX):
+        for queue in () if self._is_left_to_sweeps else (INBOX, OUTBOX):
             forget = ForgetItems(queue, KEPT_US, _BATCH)
             more |= (yield from Transact(self.worker.database, forget)) == _BATCH
         if not more:
             self.worker.forgot_us = now_us
         return more
+
+    @property
+    def _is_left_to_sweeps(self) -> bool:
+        periods = self.worker.context.registry.periods
+        return periods[self.worker.database].messages is not None

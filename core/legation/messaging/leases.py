@@ -15,7 +15,7 @@ from ..store.inbox import INBOX
 from ..store.leased_queue import Lease, LeasedQueue
 from ..store.outbox import OUTBOX
 
-__all__ = ["MOST", "WorkerLeases", "leases_of"]
+__all__ = ["MOST", "LeaseLost", "WorkerLeases", "leases_of"]
 
 R = TypeVar("R")
 
@@ -27,6 +27,10 @@ MOST: Final = 16
 _WORTHWHILE: Final = MOST // 4
 
 
+class LeaseLost(Exception):
+    """Raised where somebody else works on the message now."""
+
+
 @define(eq=False)
 class WorkerLeases:
     """Leases under work.  Only these are kept: what nobody works on any more is released.
@@ -35,6 +39,8 @@ class WorkerLeases:
         claims: How many claims have been sent to the database and not been answered.
         taken: How many items have been claimed, by the table of their queue.
         forgot_us: When this process last deleted all that was to be forgotten.
+        silent: What providers of channels refuse, as it is logged once: the id of a channel for its
+            typing indicator.
     """
 
     context: ExecutorContext
@@ -43,6 +49,7 @@ class WorkerLeases:
     claims: int = 0
     forgot_us: int = field(default=0, init=False)
     taken: Counter[str] = field(factory=Counter[str], init=False)
+    silent: set[str] = field(factory=set[str], init=False)
 
     def __attrs_post_init__(self) -> None:
         self.shared.registers.add(self.in_flight)

@@ -335,6 +335,15 @@ _IDEMPOTENCY: Final = """
     )
 """
 
+_AUDIT_COLUMNS: Final = (
+    "writer, seq, at_us, request_id, subject, key_id, operation, resource, decision, scope, status,"
+    " client, hash, previous"
+)
+_KEEP_AUDIT: Final = f"""
+    insert into trail_kept (kept, {_AUDIT_COLUMNS})
+    select (select coalesce(max(kept), 0) + 1 from trail_kept), {_AUDIT_COLUMNS} from audit
+"""
+
 _2_5_0: Final = Migration(
     Version(2, 5, 0),
     "the audit trail and idempotency keys",
@@ -345,11 +354,13 @@ _2_5_0: Final = Migration(
         Step(_IDEMPOTENCY, postgresql=_IDEMPOTENCY.replace("body blob", "body bytea")),
         Step("create index idempotency_expiry on idempotency (expires_us)"),
     ),
-    down=(Step("drop table idempotency"), Step("drop table audit")),
-    loses=(
-        "the audit trail",
-        "every idempotency key, so that a request sent again is done again",
+    down=(
+        Step("drop table idempotency"),
+        # No migration removes a row of the trail: `trail_kept` is made beside the ledger.
+        Step(_KEEP_AUDIT),
+        Step("drop table audit"),
     ),
+    loses=("every idempotency key, so that a request sent again is done again",),
     serves=Version(2, 0, 0),
 )
 
@@ -673,7 +684,96 @@ _2_10_0: Final = Migration(
     serves=Version(2, 9, 0),
 )
 
+# --- 2.11.0 ------------------------------------------------------------------------------------
+# A reply names the message that it answers: until now its key alone did, and those that a node for
+# 2.10.0 stores do so still.  Those that wait, or are dead, are given it, as they may be tried again
+# with their message; of what was sent nothing is read.
+
+_NAME_MESSAGES: Final = """
+    update outbox set message_id = substr(idempotency_key, instr(idempotency_key, '-') + 1)
+    where state = '{}' and substr(idempotency_key, 1, 5) in ('reply', 'apolo')
+"""
+_NAME_READY: Final = _NAME_MESSAGES.format("ready")
+_NAME_DEAD: Final = _NAME_MESSAGES.format("dead")
+
+_CHANNEL_STATES: Final = """
+    create table channel_states (
+        channel text not null,
+        identity text,
+        asked_us bigint,
+        held_us bigint,
+        held text,
+        probe_us bigint,
+        released_us bigint,
+        primary key (channel)
+    )
+"""
+
+_CHANNEL_CHATS: Final = """
+    create table channel_chats (
+        channel text not null,
+        conversation text not null,
+        moved_to text not null,
+        primary key (channel, conversation)
+    )
+"""
+
+_CHANNEL_OPTOUTS: Final = """
+    create table channel_optouts (
+        channel text not null,
+        person text not null,
+        since_us bigint not null,
+        primary key (channel, person)
+    )
+"""
+
+_2_11_0: Final = Migration(
+    Version(2, 11, 0),
+    "channels that know themselves: replies by their message, moved chats, and opt-outs",
+    up=(
+        Step("alter table outbox add column message_id text"),
+        Step("alter table outbox add column provider_id text"),
+        Step("alter table outbox add column spared bigint not null default 0"),
+        Step(_NAME_READY, postgresql=_NAME_READY.replace("instr", "strpos")),
+        Step(_NAME_DEAD, postgresql=_NAME_DEAD.replace("instr", "strpos")),
+        Step("create index outbox_message on outbox (channel, message_id)"),
+        Step(f"{_CHANNEL_STATES} without rowid", postgresql=_CHANNEL_STATES),
+        Step(f"{_CHANNEL_CHATS} without rowid", postgresql=_CHANNEL_CHATS),
+        Step("create index channel_chats_moved on channel_chats (channel, moved_to)"),
+        Step(f"{_CHANNEL_OPTOUTS} without rowid", postgresql=_CHANNEL_OPTOUTS),
+    ),
+    down=(
+        Step("drop table channel_optouts"),
+        Step("drop table channel_chats"),
+        Step("drop table channel_states"),
+        Step("drop index outbox_message"),
+        Step("alter table outbox drop column spared"),
+        Step("alter table outbox drop column provider_id"),
+        Step("alter table outbox drop column message_id"),
+    ),
+    loses=(
+        "which message each reply answers, and its id at the provider (outbox.message_id)",
+        "who each channel is at its provider, and that it is held (channel_states)",
+        "where chats moved to (channel_chats)",
+        "who wants no messages of a channel (channel_optouts)",
+    ),
+    serves=Version(2, 10, 0),
+)
+
+# --- 2.12.0 ------------------------------------------------------------------------------------
+# The audit trail is in pages, in tables that stand beside the ledger.  Code for 2.11.0 still writes
+# rows to `audit`, from which they are moved; what is left there needs no index for each subject.
+
+_2_12_0: Final = Migration(
+    Version(2, 12, 0),
+    "the audit trail in pages",
+    up=(Step("drop index audit_subject_at"),),
+    down=(Step("create index audit_subject_at on audit (subject, at_us)"),),
+    loses=("sight of the audit trail in pages: they are kept, and older code does not show them",),
+    serves=Version(2, 11, 0),
+)
+
 CATALOGUE: Final = Catalogue(
-    (_2_0_0, _2_3_0, _2_5_0, _2_5_6, _2_6_0, _2_7_0, _2_8_0, _2_9_0, _2_10_0)
+    (_2_0_0, _2_3_0, _2_5_0, _2_5_6, _2_6_0, _2_7_0, _2_8_0, _2_9_0, _2_10_0, _2_11_0, _2_12_0)
 )
 """The schema of this release is `CATALOGUE.latest`."""

@@ -1,10 +1,10 @@
 """A migration: one unit of work that does all of it or nothing, and the program that insists.
 
-One attempt takes the lock, makes the ledger if it is missing, reads it, plans, takes every step
-and writes its row, in one transaction on both engines.  Whatever goes wrong, the old version
-stands, with one exception: a COMMIT whose answer was lost is neither success nor failure.  Then
-the program takes the lock again (which a transaction still under way would hold) and looks for its
-own row.
+One attempt takes the lock, makes the ledger and the tables of the audit trail if they are missing,
+reads the ledger, plans, takes every step and writes its row, in one transaction on both engines.
+Whatever goes wrong, the old version stands, with one exception: a COMMIT whose answer was lost is
+neither success nor failure.  Then the program takes the lock again (which a transaction still under
+way would hold) and looks for its own row.
 
 An attempt never waits for a lock: not for another migration, nor (longer than the host's lock
 time-out) for a reader of a table.  It gets out of the way with `Busy`, and the program comes
@@ -17,6 +17,8 @@ from typing import ClassVar, Final, TypeAlias, TypeVar
 
 from ..backoff import Backoff
 from ..effects import Now, Program, RandomBytes, Transact
+from ..store.audit import AppendAudit
+from ..store.audit_tables import create_trail
 from ..store.failures import Busy, CommitLost, StoreFailure, Unavailable
 from ..store.units import Dialect, Statements, Undo, Unit
 from ..values import frozen
@@ -133,7 +135,8 @@ _Verdict: TypeAlias = Migrated | MigrationRefused
 class Attempt(Unit[_Verdict]):
     """One try at a whole migration; a refusal, a rehearsal and an empty plan leave no trace.
 
-    `attempt` is random, `at_us` is when it was asked for; both end up in the ledger.
+    `attempt` is random, `at_us` is when it was asked for; both end up in the ledger.  `record` is
+    appended to the audit trail of the database, whose tables no migration touches.
     """
 
     exclusive: ClassVar[bool] = True
@@ -148,10 +151,12 @@ class Attempt(Unit[_Verdict]):
     request_id: str
     attempt: str
     at_us: int
+    record: AppendAudit | None = None
 
     def statements(self, dialect: Dialect) -> Statements[_Verdict | Undo[_Verdict]]:
         """Read, plan, take every step, write the row."""
         yield from create_ledger()
+        yield from create_trail()
         state = yield from read_state()
         if isinstance(state, Corrupt):
             return Undo(Drift(state.detail))
@@ -167,6 +172,8 @@ class Attempt(Unit[_Verdict]):
         if self.rehearse or not way.moves:
             return Undo(migrated)
         yield from add_entry(self._entry(state, way, dialect))
+        if self.record is not None:
+            yield from self.record.statements(dialect)
         return migrated
 
     def _entry(self, state: State, way: Plan, dialect: Dialect) -> Entry:
@@ -225,12 +232,14 @@ def migrate(  # noqa: PLR0913  every one is named at the call
     node: str,
     allow_data_loss: bool = False,
     rehearse: bool = False,
+    record: AppendAudit | None = None,
     patience_us: int = 10_000_000,
 ) -> Program[MigrationOutcome]:
     """Bring `database` to `target`, to the latest version when that is None; return what came.
 
-    With `rehearse` everything is done and then undone, which takes the same locks.  `patience_us`
-    bounds the wait for locks, in microseconds.
+    With `rehearse` everything is done and then undone, which takes the same locks.  `record` goes
+    to the audit trail in the transaction of the migration.  `patience_us` bounds the wait for
+    locks, in microseconds.
     """
     unit = Attempt(
         catalogue,
@@ -242,6 +251,7 @@ def migrate(  # noqa: PLR0913  every one is named at the call
         request_id=request_id,
         attempt=(yield from RandomBytes(_ATTEMPT_BYTES)).hex(),
         at_us=(yield from Now()),
+        record=record,
     )
     outcome = yield from _insist(database, unit, (Busy,), patience_us)
     match outcome:

@@ -52,7 +52,7 @@ from .provider_json import (
 )
 from .trouble import Trouble
 
-__all__ = ["ChatCompletions"]
+__all__ = ["ChatCompletions", "check_answer"]
 
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
 _DONE: Final = "[DONE]"
@@ -237,13 +237,13 @@ class _Completion:
         chunk = require_table(json_value(data))
         if event.name == "error":
             raise _judge_error(chunk.get("error") or chunk)
-        _check(chunk)
+        check_answer(chunk)
         return self._chunk(chunk, "delta")
 
     def whole(self, value: Any) -> str:
         """Take an answer that was not streamed."""
         completion = require_table(value)
-        _check(completion)
+        check_answer(completion)
         if not items(completion.get("choices")):
             raise Trouble("broken")
         self.complete = True
@@ -349,7 +349,7 @@ def _words(content: Any) -> str:
     return "".join(text(part.get("text")) for part in parts)
 
 
-def _check(value: dict[str, Any]) -> None:
+def check_answer(value: dict[str, Any]) -> None:
     """Raise the error that came in place of an answer, if one did."""
     if value.get("error"):
         raise _judge_error(value["error"])

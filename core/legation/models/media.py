@@ -8,6 +8,7 @@ before, else that there is such a file: it must not guess what is in it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -18,6 +19,8 @@ from .conversation import Document, Image, Message, ModelProtocol
 __all__ = ["accepts_of", "describe", "fit", "is_accepted", "takes_document", "takes_image"]
 
 _PICTURES: Final = ("image/*",)
+# A text that closed its own tag would go on as if the person had written it.
+_END: Final = re.compile(r"<(?=\s{0,8}/\s{0,8}file\b)", re.IGNORECASE)
 _UNSEEN: Final = "(Its content is not shown to you.)"
 
 
@@ -72,7 +75,7 @@ def describe(document: Document) -> str:
     head = f'<file name="{_quote(document.name)}" type="{_quote(document.media_type)}">'
     if document.text is None:
         return f"{head}{_UNSEEN}</file>"
-    return f"{head}\n{document.text}\n</file>"
+    return f"{head}\n{_END.sub('&lt;', document.text)}\n</file>"
 
 
 def _describe_image(image: Image) -> str:

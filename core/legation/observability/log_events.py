@@ -10,7 +10,8 @@ from typing import Final
 
 import attrs
 
-from ..store.audit import AuditEntry
+from ..store.audit_entries import AuditEntry
+from ..store.periods import Kind
 from ..values import frozen
 
 __all__ = ["LOG_EVENTS", "LogEvent"]
@@ -67,6 +68,27 @@ _LISTED: Final = (
         "A bug kept entries from the audit trail; each follows as `audit`.",
     ),
     LogEvent(
+        "audit_heads",
+        _INFO,
+        ("database", "heads"),
+        "The [heads](../howto/audit.md#heads) of the audit trail that are new, with a space between"
+        " two.",
+    ),
+    LogEvent(
+        "audit_heads_failed",
+        _FAILING,
+        ("database", "target", "reason", "error"),
+        "Heads of the audit trail could not be sent to `target`, or not be read; this is tried"
+        " again, and the line is written once while it goes on.",
+    ),
+    LogEvent(
+        "audit_rows_failed",
+        _FAILING,
+        ("database", "error"),
+        "Rows of the audit trail of versions up to 2.11.0 could not be moved into its pages; this"
+        " is tried again.",
+    ),
+    LogEvent(
         "beat_failed",
         _FAILING,
         ("database", "error"),
@@ -96,16 +118,62 @@ _LISTED: Final = (
         "certificate_reloaded", _INFO, ("path",), "The TLS certificate was read again at SIGHUP."
     ),
     LogEvent(
+        "channel_function_failed",
+        _ERROR,
+        ("channel", "option", "error"),
+        "The function that the `option` of a channel names (`subjects`, `router`) returned what is"
+        " of no use, or took too long; the message is tried again, as `message_failed` says.",
+    ),
+    LogEvent(
+        "channel_held",
+        _ERROR,
+        ("channel", "reason"),
+        "The provider of a channel refuses its credentials.  The replies wait, and use up no"
+        " attempts; one of them is sent each minute, until it is taken.",
+    ),
+    LogEvent(
+        "channel_identified",
+        _INFO,
+        ("channel", "id", "name"),
+        "The provider of a channel has said who we are there, for the first time or anew.",
+    ),
+    LogEvent(
+        "channel_identity_not_stored",
+        _WARNING,
+        ("channel", "error"),
+        "Who we are at a provider is known in this process, and could not be stored for the next.",
+    ),
+    LogEvent(
         "channel_leases_released",
         _WARNING,
         ("database", "leases"),
         "Messages or replies that this node had claimed, and that nobody worked on, wait again.",
     ),
     LogEvent(
+        "channel_released",
+        _INFO,
+        ("channel",),
+        "The provider takes the credentials of a held channel again; its replies are sent.",
+    ),
+    LogEvent(
         "channel_round_failed",
         _FAILING,
         ("database", "error"),
         "A round of the workers of channels failed; the line is written once while it goes on.",
+    ),
+    LogEvent(
+        "channel_unidentified",
+        _WARNING,
+        ("channel", "reason"),
+        "The provider of a channel does not say who we are, and is asked again.  The channel is"
+        " served; in a group it answers what is meant for it beyond doubt.  The line is written"
+        " once for a reason.",
+    ),
+    LogEvent(
+        "chat_moved",
+        _INFO,
+        ("channel",),
+        "A group of Telegram goes on under another id; its replies and its sessions follow it.",
     ),
     LogEvent(
         "clock_agrees",
@@ -168,6 +236,19 @@ _LISTED: Final = (
         " written once for each change.",
     ),
     LogEvent(
+        "database_url_kept",
+        _ERROR,
+        ("database", "reason"),
+        "The URL of a database in its file has changed by more than the user, the password and TLS."
+        "  The open database keeps its URL until the restart.",
+    ),
+    LogEvent(
+        "database_url_renewed",
+        _INFO,
+        ("database",),
+        "The URL of a database in its file has changed: new connections are made by it.",
+    ),
+    LogEvent(
         "delivery_ignored",
         _WARNING,
         ("channel", "reason"),
@@ -224,12 +305,23 @@ _LISTED: Final = (
         "A bug ended work that goes on beside requests.",
     ),
     LogEvent(
+        "keys_recovered", _INFO, ("path",), "The JWKS file can be read again, and its keys count."
+    ),
+    LogEvent(
         "keys_reload_failed",
         _ERROR,
-        ("reason",),
-        "The JWKS file has changed and cannot be used; the old keys stay.",
+        ("path", "reason"),
+        "The JWKS file cannot be read, or is no key set.  The old keys count for"
+        " `keys_stale_seconds`; the line is written once while it goes on.",
     ),
     LogEvent("keys_reloaded", _INFO, ("path",), "The JWKS file has changed and was read again."),
+    LogEvent(
+        "keys_void",
+        _ERROR,
+        ("path", "stale_seconds"),
+        "The JWKS file could not be read for `keys_stale_seconds`: its keys verify nothing any"
+        " more, and the process is not ready.",
+    ),
     LogEvent(
         "log_lines_lost",
         _WARNING,
@@ -371,8 +463,9 @@ _LISTED: Final = (
     LogEvent(
         "reply_undelivered",
         _WARNING,
-        ("channel", "reason"),
-        "WhatsApp took a reply and could not deliver it; `reason` has Meta's error codes.",
+        ("channel", "reply", "message", "reason"),
+        "WhatsApp took a reply and could not deliver it; `reason` has Meta's error codes.  The"
+        " reply is a dead letter.",
     ),
     LogEvent(
         "request",
@@ -397,6 +490,45 @@ _LISTED: Final = (
         _ERROR,
         ("pid", "slot", "code"),
         "The successor of a worker did not come up, and those that serve go on.",
+    ),
+    LogEvent(
+        "retention_failed",
+        _FAILING,
+        ("database", "error"),
+        "A sweep of the retention failed; it goes on where it stood.  The line is written once"
+        " while it goes on.",
+    ),
+    LogEvent(
+        "retention_swept",
+        _INFO,
+        ("database", "seconds", *(kind.value for kind in Kind)),
+        "A sweep has deleted the old data of a database: how much went, by kind.",
+    ),
+    LogEvent(
+        "revocations_recovered",
+        _INFO,
+        ("path",),
+        "The file with revocations can be read again, and counts.",
+    ),
+    LogEvent(
+        "revocations_reload_failed",
+        _ERROR,
+        ("path", "reason"),
+        "The file with revocations cannot be read, or has a mistake.  The old revocations count for"
+        " `keys_stale_seconds`; the line is written once while it goes on.",
+    ),
+    LogEvent(
+        "revocations_reloaded",
+        _INFO,
+        ("path",),
+        "The file with revocations has changed and was read again.",
+    ),
+    LogEvent(
+        "revocations_void",
+        _ERROR,
+        ("path", "stale_seconds"),
+        "The file with revocations could not be read for `keys_stale_seconds`: no token is accepted"
+        " any more, and the process is not ready.",
     ),
     LogEvent(
         "run_blocked",
@@ -481,6 +613,18 @@ _LISTED: Final = (
         "The schema of a database has become one that this release does not serve.",
     ),
     LogEvent(
+        "secrets_reload_failed",
+        _ERROR,
+        ("reason",),
+        "A file of a secret has changed and cannot be used; the old secrets stay.",
+    ),
+    LogEvent(
+        "secrets_reloaded",
+        _INFO,
+        ("files",),
+        "A file of a secret has changed, and so many were read again.",
+    ),
+    LogEvent(
         "server_started",
         _INFO,
         ("version", "address", "platform", "workers"),
@@ -499,6 +643,13 @@ _LISTED: Final = (
         ("reason",),
         "The end begins: `reason` is a signal, `worker_ended` where no worker could start, or a"
         " second signal, which breaks off what is under way.",
+    ),
+    LogEvent(
+        "setting_unsafe",
+        ("info", "warning"),
+        ("path", "message", "severity"),
+        "A setting that can be served, but is unsafe, as `legation check` finds it; written at the"
+        " start.  The level is `info` where the `severity` is `low`.",
     ),
     LogEvent(
         "shutdown_incomplete",
@@ -538,6 +689,13 @@ _LISTED: Final = (
         " `debug` for a lock that was not had and a key that was taken.",
     ),
     LogEvent(
+        "streamed_answer_failed",
+        _WARNING,
+        ("channel", "reason"),
+        "The provider of a channel did not take the message in which an answer grows; the answer is"
+        " sent all the same, and the next refusals are not written.",
+    ),
+    LogEvent(
         "tls_failed",
         _INFO,
         ("reason", "times"),
@@ -555,6 +713,13 @@ _LISTED: Final = (
         _ERROR,
         ("incident", "run_id", "tool", "error", "trace"),
         "A tool raised an exception other than `ToolError`, or took too long.",
+    ),
+    LogEvent(
+        "typing_failed",
+        _WARNING,
+        ("channel", "reason"),
+        "The provider of a channel refused a typing indicator; answers are sent all the same, and"
+        " the next refusals are not written.",
     ),
     LogEvent(
         "unhosted_round_failed",

@@ -183,7 +183,7 @@ def _note_trace(unit: Unit[Any], trace: Trace) -> Unit[Any]:
     """Return `unit` with `trace` noted on what it stores for others to take up."""
     if _is_audited(unit):
         kept = _note_trace(unit.unit, trace)
-        return unit if kept is unit.unit else Audited(kept, unit.node, unit.entry)
+        return unit if kept is unit.unit else evolve(unit, unit=kept)
     match unit:
         case StartRun() | ContinueRun():
             return evolve(unit, input=with_note(unit.input, trace))

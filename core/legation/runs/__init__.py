@@ -15,11 +15,14 @@ The modules, in the order of a run's life:
   makes the turn of them as it stood;
 * `events` are what happens in it, `event_writer` keeps and stores them, `followers` read them;
 * `approvals` and `continuation` go on with a run that waits for a person;
+* `forking` finds the places at which a run can be forked, `checkpoints` look back at it;
 * `endings` is how a run ends or pauses, `cancellation` how somebody ends it;
-* `notices` tells a webhook of that, and `incident_book` keeps what went wrong for the list of it;
+* `notices` tells a webhook of that, `channel_replies` the person who asked in a channel, and
+  `incident_book` keeps what went wrong for the list of it;
 * `membership` and `keep_alive` say that this node lives, and find who does not;
 * `release` and `reaper` see that none is left behind, `rounds` is how the reaper goes round;
 * `unhosted` looks for what no node hosts, and `topics` are what those who wait are woken under;
+* `outlook` says beforehand which runs go on under another configuration, and which do not;
 * `retry` sees that a database may be away a while;
 * `payloads` and `output` show a run and its parts to callers.
 """

@@ -57,6 +57,7 @@ __all__ = [
     "ToolSet",
     "Turn",
     "Waits",
+    "resolve_doubt",
 ]
 
 INTERRUPTED: Final = "interrupted"
@@ -354,11 +355,12 @@ class Turn:
             call = self.state.calls[index]
             if not call.in_doubt:
                 continue
-            if self.tool_set.again(call) != "never":
+            way = resolve_doubt(self.tool_set.again(call), self.in_doubt)
+            if way == "again":
                 call = evolve(call, in_doubt=False)
-            elif self.in_doubt == "ask":
+            elif way == "ask":
                 call = evolve(call, standing=Standing.CONFIRM, needs=Standing.CONFIRM)
-            elif self.in_doubt == "end":
+            elif way == "end":
                 return Stopped(INTERRUPTED, _ENDED_IN_DOUBT.format(call.call.name))
             else:
                 call = evolve(call, in_doubt=False).with_result(NOT_KNOWN, failed=True)
@@ -426,6 +428,11 @@ class Turn:
         self.writer.note(ToolCallCompleted(call_sentence(call), execution))
         if call.failed:
             self.writer.note(ToolCallError(execution, call.result))
+
+
+def resolve_doubt(again: str, in_doubt: str) -> str:
+    """Return what becomes of a call in doubt: `again`, `ask`, `tell` or `end`."""
+    return in_doubt if again == "never" else "again"
 
 
 def _build_completed(

@@ -20,9 +20,17 @@ from ..tools import render
 from ..tools.accepted import is_array, is_object
 from ..values import frozen
 from .payloads import NOT_KNOWN, find_waiting
-from .turn_state import CallState, Standing, TurnState
+from .turn_state import CallState, MemberState, Standing, TurnState
 
-__all__ = ["Reply", "answer_calls", "apply_replies", "read_replies", "reject_waiting"]
+__all__ = [
+    "Reply",
+    "agree",
+    "answer_calls",
+    "apply_replies",
+    "approve_waiting",
+    "read_replies",
+    "reject_waiting",
+]
 
 _REJECTED: Final = "Function call was rejected by the user"
 _SHOWN: Final = 80
@@ -140,6 +148,32 @@ def apply_replies(
         else:
             done.append(_reject(call, None))
     return tuple(faults) if faults else _replace_waiting(state, iter(done))
+
+
+def agree(
+    call: CallState, member: MemberState | None, run_id: str, note: str | None, result: Any
+) -> Reply:
+    """Return the answer yes to a call of the run `run_id` that waits, as it was shown.
+
+    A call of the client's has its `result` instead.
+    """
+    return Reply(
+        call_id=call.call.id,
+        name=None,
+        arguments=None,
+        confirmed=None if call.standing is Standing.EXTERNAL else True,
+        note=note,
+        result=result,
+        requirement_id=f"{run_id if member is None else member.run_id}.{call.call.id}",
+        in_doubt=call.in_doubt or None,
+    )
+
+
+def approve_waiting(state: TurnState, run_id: str) -> TurnState | tuple[Fault, ...]:
+    """Return the turn with yes to every call that waits; faults where a result is wanted."""
+    waiting = find_waiting(state)
+    replies = [agree(call, member, run_id, None, None) for call, member in waiting]
+    return apply_replies(state, replies, run_id)
 
 
 def reject_waiting(state: TurnState, note: str | None) -> TurnState:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 from ..effects import Now, Nudge, Program, Publish
 from ..http.messages import compact_json
 from ..store.once import message_of
+from ..store.outbox import Letter
 from ..store.run_rows import RunRow
 from ..store.run_states import RunState
 from ..store.run_steering import CANCELLED_AT_ONCE, CancelRun
+from .channel_replies import read_reply_to, tell_cancelled
 from .endings import CANCELLED
 from .events import EventOrigin, RunCancelled, mark_final
 from .membership import Membership
@@ -41,6 +45,7 @@ def cancel(
         event=(event.name, event.data),
         members=row.kind == "team",
         message=message_of(row.input) if member.once else None,
+        letters=_write_letters(row, now_us),
     )
     found = yield from with_retry(database, unit, FEW, PASSING, change)
     if found == RunState.RUNNING:
@@ -48,4 +53,15 @@ def cancel(
         yield from Nudge(runs_topic(database), database)
     elif found in CANCELLED_AT_ONCE:
         yield from Publish(row.run_id, mark_final((event,)), database)
+        if unit.letters:
+            yield from Nudge(f"outbox:{database}", database)
     return found
+
+
+def _write_letters(row: RunRow, now_us: int) -> tuple[Letter, ...]:
+    """Return what whoever asked for the run in a channel is told, if no message waits for it."""
+    asked = json.loads(row.input)
+    to = read_reply_to(asked)
+    if to is None or not (to.continued or row.status == RunState.PAUSED):
+        return ()
+    return tell_cancelled(asked, row.events + 1, now_us)

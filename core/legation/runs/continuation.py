@@ -11,6 +11,7 @@ from ..http.messages import compact_json
 from ..store.run_rows import RunRow
 from ..store.run_steering import Continued, ContinueRun
 from ..store.turns import RunShare
+from .channel_replies import mark_continued
 from .executor import ExecuteRun, ExecutorContext
 from .membership import enter
 from .payloads import execution_of_member, find_answered
@@ -53,6 +54,7 @@ def go_on(
         "stream": stream or asked["stream"],
         "turn": dump(state),
         "answered": _answers(row, before, state),
+        **mark_continued(asked),
     }
     token = (yield from RandomBytes(8)).hex()
     node, now_us = yield from enter(context.cluster, database)

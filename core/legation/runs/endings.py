@@ -307,22 +307,28 @@ def build_finish(journal: Journal, end: End, lease: RunLease) -> FinishRun:
         subject=run.subject,
         model=end.output.get("model"),
         incident=end.output.get("incident"),
-        notice=_notice(journal, end),
+        letters=_write_letters(journal, end) if journal.notify or journal.asker else (),
     )
 
 
-def _notice(journal: Journal, end: End) -> Letter | None:
+def _write_letters(journal: Journal, end: End) -> tuple[Letter, ...]:
+    """Return what is sent of the end, or the pause: a notice, and the reply to who asked."""
+    run, seq, now_us = journal.run, journal.seq, journal.now_us
+    letters: tuple[Letter, ...] = ()
+    if journal.asker is not None:
+        letters = journal.asker.letters(run.run_id, end.state, end.output, seq, now_us)
     if journal.notify is None:
-        return None
-    return write_notice(
+        return letters
+    notice = write_notice(
         journal.notify,
-        journal.run,
+        run,
         database=journal.database,
         state=end.state,
         output=end.output,
-        seq=journal.seq,
-        now_us=journal.now_us,
+        seq=seq,
+        now_us=now_us,
     )
+    return letters if notice is None else (notice, *letters)
 
 
 def _encode_output(journal: Journal, output: str) -> str:
@@ -353,6 +359,6 @@ def store_end(journal: Journal, end: End) -> Program[Ended]:
             last = events[-1]
             events = (*events[:-1], evolve(last, data=fill_state(last.data, ended.state)))
         yield from Publish(run.run_id, events, journal.database)
-        if finish.notice is not None:
+        if finish.letters:
             yield from Nudge(f"outbox:{journal.database}", journal.database)
     return ended

@@ -26,6 +26,7 @@ from ..store.runs import AppendEvents
 from ..store.session_state import FetchState, StateChange, encode_change
 from ..store.steps import NO_RECORDS, Definition, Records, Step, StepKind
 from ..store.usage import count_octets
+from .channel_replies import ChannelReplies
 from .events import Event, EventOrigin, ModelRequestStarted, RunContent
 from .given import Given
 from .incident_book import IncidentBook
@@ -90,6 +91,8 @@ class Journal:
             for; None where that is as for anybody.
         incidents: Where errors are noted; nowhere, where there is none.
         notify: Who hears of runs that pause or fail.
+        asker: Writes to whoever asked for the run in a channel; there is none where its message
+            still waits for it.
     """
 
     database: str
@@ -118,6 +121,7 @@ class Journal:
     model_calls: int | None = None
     incidents: IncidentBook | None = None
     notify: NotifyRule | None = None
+    asker: ChannelReplies | None = None
     _storing: bool = field(default=False, init=False)
     _waiting: int = field(default=0, init=False)
 

@@ -39,6 +39,7 @@ from ..store.runs import Ended
 from ..store.session_state import MAX_STATE, NO_CHANGE, apply
 from ..store.usage import MeasureLog
 from ..values import frozen
+from .channel_replies import REPLY_TO, ChannelReplies, read_reply_to
 from .endings import End, break_off, conclude, correct_end, fail, store_end
 from .event_writer import CancelAsked, EventWriter, Journal, LeaseLost
 from .events import EventOrigin
@@ -52,7 +53,7 @@ from .retry import MOST_TRIES, PASSING, persist
 from .run_record import fetch_record
 from .state_writer import StateWriter, view_of
 from .team_turn import Taking
-from .terms import COUNTED, MODEL_CALLS, STATE_BYTES, TOKENS_PER_DAY
+from .terms import COUNTED, FORKED_FROM, MODEL_CALLS, STATE_BYTES, TOKENS_PER_DAY
 from .topics import cancel_topic, runs_topic
 from .turn import turn_of
 
@@ -75,6 +76,7 @@ class ExecutorContext:
         ending: It ends now: what is executed is broken off.
         followers: How many streams follow a run.
         ended: How many runs ended here, by kind, component and state.
+        turned_away: How many messages of channels were not answered here, by channel and reason.
         left: How many messages, replies and runs that wait may still be taken up: a round has a
             limit.
         taken: How many runs were taken up that waited, or were ended for a node that is gone.
@@ -90,6 +92,7 @@ class ExecutorContext:
     ending: bool = False
     followers: int = 0
     ended: dict[tuple[str, str, str], int] = field(factory=dict[tuple[str, str, str], int])
+    turned_away: dict[tuple[str, str], int] = field(factory=dict[tuple[str, str], int])
     left: float = math.inf
     taken: int = 0
     cluster: Cluster = field(init=False)
@@ -111,6 +114,11 @@ class ExecutorContext:
         """Take up work, also after an end; what was asked for before counts no more."""
         self.shares.rates.forget()
         self.draining = self.leaving = self.ending = self.cluster.left = False
+
+    def count_turned_away(self, channel: str, reason: str) -> None:
+        """Count a message that is not answered for what its sender is, or did."""
+        key = (channel, reason)
+        self.turned_away[key] = self.turned_away.get(key, 0) + 1
 
     def is_over(self) -> bool:
         """Return whether the process ends, and what is executed is to be broken off."""
@@ -147,6 +155,16 @@ class ExecutorContext:
         """Return the name of the agent or team of `run`, its id when it is hosted no more."""
         component = self.component(run)
         return component.name if component else run.component_id
+
+    def asker(self, asked: Mapping[str, Any]) -> ChannelReplies | None:
+        """Return what writes to whoever asked for the run of the input `asked` in a channel.
+
+        There is none before it was continued: until then its message waits for it.
+        """
+        to = read_reply_to(asked)
+        if to is None or not to.continued:
+            return None
+        return ChannelReplies(to, self.registry.channels.get(to.channel))
 
     def component(self, run: ClaimedRun) -> Component | None:
         """Return the agent or team of `run`, or None when it is hosted no more."""
@@ -248,6 +266,7 @@ class ExecuteRun(Job):
             model_calls=asked.get(MODEL_CALLS),
             incidents=self.context.cluster.incidents,
             notify=self.context.registry.notices.get(self.database),
+            asker=self.context.asker(asked) if REPLY_TO in asked else None,
         )
         work = _Work(EventWriter(journal, origin, asked["stream"]), asked, started_us)
         if TOKENS_PER_DAY not in asked:
@@ -293,16 +312,17 @@ class ExecuteRun(Job):
         run = work.writer.origin.run
         record: RunRecord | None = None
         try:
-            if run.events:
+            if run.events or _has_steps(work.asked):
                 record = yield from fetch_record(
                     self.database, run, work.asked, self.context.is_over
                 )
-            if record is not None:
+            resumes = record is not None and run.events > 0
+            if record is not None and resumes:
                 yield from self._add_uncounted(work, record)
         except Exception as error:  # noqa: BLE001 (what cannot be read must not leave the run RUNNING)
             return error
         seconds = self.context.registry.config.run_timeout_seconds
-        if record is not None:
+        if record is not None and resumes:
             fields = (
                 ("run_id", run.run_id),
                 ("database", self.database),
@@ -394,6 +414,11 @@ class ExecuteRun(Job):
             ending=self.context.ending,
             seconds=self.context.registry.config.run_timeout_seconds,
         )
+
+
+def _has_steps(asked: Mapping[str, Any]) -> bool:
+    """Return whether a run has steps before it begins: those of the run that it is a fork of."""
+    return FORKED_FROM in asked and asked[FORKED_FROM]["at"] is not None
 
 
 def execute_next(context: ExecutorContext, database: str, run: ClaimedRun) -> Program[None]:

@@ -17,7 +17,7 @@ from attrs import evolve, field
 
 from ..models.conversation import Message
 from ..store.run_states import RunState
-from ..store.steps import Step, StepKind
+from ..store.steps import COPIED, Definition, Step, StepKind
 from ..values import frozen
 from .ids import member_run_id
 from .step_outcomes import START, decode_call, decode_calls, decode_model, decode_outcome
@@ -41,6 +41,7 @@ class RunRecord:
         members: The runs of its members that are over, or wait: status and output, by their ids.
         definitions: The documents of the definitions that the steps name, by their digests.
         attempt: The attempt that ended at the last pause, 0 where there was none.
+        begun: The start of the run that this one is a fork of, as long as it has none of its own.
     """
 
     run_id: str
@@ -49,11 +50,19 @@ class RunRecord:
     members: Mapping[str, tuple[str, str]] = field(factory=dict[str, tuple[str, str]])
     definitions: Mapping[str, str] = field(factory=dict[str, str])
     attempt: int = 0
+    begun: Mapping[str, Any] | None = None
 
     def start(self, prefix: str = "") -> Mapping[str, Any] | None:
         """Return what is known of a start; None where nothing is."""
         step = self.steps.get(prefix + START)
-        return None if step is None or step.outcome is None else decode_outcome(step.outcome)
+        if step is not None and step.outcome is not None:
+            return decode_outcome(step.outcome)
+        return None if prefix else self.begun
+
+    def define(self, start: Mapping[str, Any], kind: str, component_id: str) -> Definition:
+        """Return the definition that a start names."""
+        digest: str = start["definition"]
+        return Definition(digest, kind, component_id, self.definitions[digest])
 
     def instructions(self, prefix: str, now: str | None) -> str | None:
         """Return the instructions with which a run began; `now` where nobody knows them."""
@@ -93,7 +102,14 @@ class RunRecord:
         return tuple(p for p, step in self.steps.items() if step.kind == StepKind.MEMBER)
 
     def run_of(self, place: str) -> str:
-        """Return the id of the run of the member that has the call at `place`."""
+        """Return the id of the run of the member that has the call at `place`.
+
+        One that was over before the run was forked is of the run that this is a fork of.
+        """
+        step = self.steps.get(place)
+        if step is not None and step.attempt == COPIED and step.outcome is not None:
+            run_id: str = decode_outcome(step.outcome).get("run", "")
+            return run_id
         return member_run_id(self.run_id, place, self.created_us)
 
 
@@ -180,8 +196,9 @@ class _Folding:
         self._answered = len(self._calls)
         self._calls += answer.calls
         self._rounds += 1
-        self._usage = self._usage.plus(answer.usage)
-        self._seconds = answer.seconds if self._seconds is None else self._seconds
+        if step.attempt != COPIED:
+            self._usage = self._usage.plus(answer.usage)
+            self._seconds = answer.seconds if self._seconds is None else self._seconds
         return True
 
     def _fold_call(self, call: CallState, place: str, step: Step) -> CallState:

@@ -9,14 +9,15 @@ followers get an answer that says so, and do not wait for ever.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from attrs import define
 
+from ..access.token_watch import TokenWatch
 from ..effects import Emit, Log, NextEvents, Now, Program
 from ..http.messages import Unfinished, compact_json
-from ..http.sse import EventId, encode, encode_departure, heartbeat
+from ..http.sse import EventId, encode, encode_departure, encode_token_end, heartbeat
 from ..store.failures import StoreFailure
 from ..store.run_reads import EventsPage, FetchEvents
 from ..store.run_rows import StoredEvent
@@ -57,6 +58,7 @@ class Followed:
         origin: Whose events the stream has.
         top_id: The run in whose journal its events stand: itself, or the one it is part of.
         path: Of its events, for a client that is sent elsewhere.
+        token: Of the client; None where it needs none.
     """
 
     context: ExecutorContext
@@ -64,6 +66,7 @@ class Followed:
     origin: EventOrigin
     top_id: str
     path: str
+    token: TokenWatch | None = None
 
     @property
     def owner(self) -> str:
@@ -92,6 +95,19 @@ class Followed:
         """Say where to go on behind the event `seq`, and end."""
         yield from Emit(encode_departure(self.path, EventId(self.run_id, seq)))
         return Unfinished()
+
+    def end_with_token(self, token: TokenWatch, seq: int, now_us: int) -> Program[bool]:
+        """Say so where the token is not accepted any more, and where to go on behind `seq`.
+
+        The run goes on: it was begun with the token, and does not need it.
+        """
+        refused = token.find_refusal(now_us)
+        if refused is None:
+            return False
+        refusal, event_id = refused.refusal, EventId(self.run_id, seq)
+        last = encode_token_end(refusal.detail, refusal.error_code, self.path, event_id)
+        yield from Emit(last)
+        return True
 
     def count(self, body: Program[Unfinished | None]) -> Program[Unfinished | None]:
         """Run `body`, as one stream that the end of the process waits for.
@@ -199,12 +215,19 @@ class _Follower:
 
         What ends while it is listened to is heard to its end, so that is asked before.
         """
+        token = followed.token
         while not self.over:
             stays = followed.stays
             self.poll = self.poll if stays else 0.0
+            if token is not None:
+                self.poll = min(self.poll, token.left)
             yield from self.show((yield from self.listen()))
             if not (stays or self.ended or self.over):
                 return (yield from followed.depart(self.after))
+            if token is not None and not self.over:
+                now_us = yield from Now()
+                if (yield from followed.end_with_token(token, self.after, now_us)):
+                    return Unfinished()
             yield from self.beat()
         return None
 
@@ -222,9 +245,11 @@ def join(
     after: int = 0,
     is_over: Callable[[], bool] = never,
     context: ExecutorContext | None = None,
+    hear: Callable[[Sequence[StoredEvent]], None] | None = None,
 ) -> Program[None]:
     """Wait until the run is over, or waits for a person, for a reason behind the event `after`.
 
+    `hear` is called with the events as they come.
     `is_over` says whether the process ends.  With `context` nobody waits beyond that for a run that
     is not executed there.
 
@@ -236,7 +261,9 @@ def join(
     while not follower.over:
         stays = context is None or not context.ending or (database, run_id) in context.executing
         follower.poll = follower.poll if stays else 0.0
-        yield from follower.listen()
+        events = yield from follower.listen()
+        if hear is not None:
+            hear(events)
         if not (stays or follower.ended or follower.over):
             raise RunLeft(run_id)
 
@@ -272,8 +299,11 @@ def _tail_of_member(followed: Followed, after: int) -> Program[Unfinished | None
     is_over = followed.is_over
     follower = _Follower(followed.database, owner, top_id, 0, followed.origin, is_over=is_over)
     emitted_us = yield from Now()
+    token = followed.token
     while not follower.over:
         stays = followed.stays
+        if token is not None:
+            follower.poll = min(follower.poll, token.left)
         events = yield from follower.listen()
         now_us = yield from Now()
         for event in events:
@@ -286,6 +316,8 @@ def _tail_of_member(followed: Followed, after: int) -> Program[Unfinished | None
                 return None
         if not (stays or follower.ended or follower.over):
             return (yield from followed.depart(after))
+        if token is not None and (yield from followed.end_with_token(token, after, now_us)):
+            return Unfinished()
         if not 0 <= now_us - emitted_us < _HEARTBEAT_US:
             yield from Emit(heartbeat())
             emitted_us = now_us
@@ -319,6 +351,7 @@ def _resume(followed: Followed, after: int) -> Program[Unfinished | None]:
         yield from follower.show((yield from follower.part()))
         return None
     if page.status in _OVER:
+        missed = missed if page.events else 0  # they may not be kept any more
         yield from _word("replay", run_id, status=page.status, total_events=missed)
         follower.over = not missed
         return (yield from follower.go_on(followed))

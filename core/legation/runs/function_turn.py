@@ -37,7 +37,7 @@ from ..tools import (
 from ..tools.shapes import Shape
 from ..tools.state_values import Unstorable, combine_changes
 from ..tools.structured import check_output
-from .agent_turn import INTERRUPTED, Answered, Outcome, Stopped, Waits
+from .agent_turn import INTERRUPTED, Answered, Outcome, Stopped, Waits, resolve_doubt
 from .contexts import Context, log_refused_state, open_context
 from .event_writer import EventWriter
 from .events import ToolCallCompleted, ToolCallError, ToolCallStarted
@@ -138,9 +138,10 @@ class FunctionTurn:
             if not self.writer.resumed:  # else that is in the log already
                 self._tell(call)
             return Stopped(INTERRUPTED, call.result or "") if call.failed else None
-        if not self.writer.resumed or self.again == "safe":
+        way = resolve_doubt(self.again, self.in_doubt)
+        if not self.writer.resumed or way == "again":
             return None
-        if self.in_doubt != "ask":
+        if way != "ask":
             return Stopped(INTERRUPTED, _IN_DOUBT)
         if call is None:
             call = self._doubt()

@@ -19,7 +19,7 @@ from ..http.messages import compact_json
 from ..store.run_rows import ClaimedRun
 from ..tools import ContextParameter, Misfit, Run, RunFile, read_given
 
-__all__ = ["Given"]
+__all__ = ["Given", "name_user"]
 
 _NOBODY: Final = "~nobody:"
 _KINDS: Final = ("files", "images", "audio", "videos")
@@ -61,7 +61,7 @@ class Given:
         if isinstance(own, Misfit):
             return own
         return Run(
-            user_id=_name(run.owner),
+            user_id=name_user(run.owner),
             session_id=run.session_id,
             run_id=run.run_id,
             agent=run.component_id,
@@ -74,7 +74,7 @@ class Given:
         )
 
 
-def _name(owner: str) -> str | None:
+def name_user(owner: str) -> str | None:
     """Return the name of the caller; None where the run is nobody's."""
     return None if not owner or owner.startswith(_NOBODY) else name_of(owner)
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from ..effects import Program, RandomBytes
 
-__all__ = ["member_run_id", "new_id", "uuid_text"]
+__all__ = ["copy_run_id", "member_run_id", "new_id", "uuid_text"]
 
 _MASK: Final = (1 << 48) - 1
 """The milliseconds that an id has room for, up to the year 10889."""
@@ -30,8 +30,17 @@ def member_run_id(run_id: str, place: str, created_us: int) -> str:
     It is of version 7 with the time at which that run was asked for.  Whoever goes on with the run
     after a crash finds the member's by it.
     """
-    digest = hashlib.sha256(f"{run_id}:{place}".encode()).digest()
-    milliseconds = created_us // 1_000 & _MASK
+    return _derive_id(f"{run_id}:{place}", created_us)
+
+
+def copy_run_id(session_id: str, run_id: str, created_us: int) -> str:
+    """Return the id of the copy of a run in the session of this id, made at `created_us`."""
+    return _derive_id(f"{session_id}:copy:{run_id}", created_us)
+
+
+def _derive_id(text: str, at_us: int) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    milliseconds = at_us // 1_000 & _MASK
     return uuid_text(milliseconds.to_bytes(6, "big") + digest[:10], version=7)
 
 

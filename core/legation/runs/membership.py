@@ -14,6 +14,7 @@ from attrs import define, field
 
 from ..effects import HoldName, Log, Now, Nudge, Program, ThisNode, Transact
 from ..shares.shares import Shares
+from ..store.audit_pages import NO_KEYS, KeyRing
 from ..store.failures import StoreFailure
 from ..store.nodes import BEATS, Beat, Beaten, Bury, OtherNode
 from ..store.once import BEFORE_MARKS
@@ -229,6 +230,7 @@ class Cluster:
         executing: The registers of runs, of the process and of its rounds: run and attempt.
         shares: Those of this process.
         incidents: Those of this process that are not written yet.
+        trail_keys: Those that sign and verify the audit trail.
     """
 
     terms: NodeTerms
@@ -236,6 +238,7 @@ class Cluster:
     executing: WeakSet[InFlight[int]] = field(factory=WeakSet[InFlight[int]], repr=False)
     shares: Shares = field(factory=Shares, repr=False)
     incidents: IncidentBook = field(factory=IncidentBook, repr=False)
+    trail_keys: KeyRing = NO_KEYS
     _members: dict[str, Membership] = field(factory=dict[str, Membership], init=False)
 
     @property

@@ -27,6 +27,7 @@ from .payloads import (
     token_metrics,
     tool_execution,
 )
+from .terms import FORKED_FROM
 from .turn_state import TurnState
 
 __all__ = [
@@ -50,6 +51,9 @@ __all__ = [
 
 MEDIA: Final = ("images", "videos", "audio", "files")
 """The kinds of media that a run may be given, by their name in the form."""
+
+
+_WHERE_THERE: Final = ("error_type", "incident", FORKED_FROM)
 
 
 def iso_time(at_us: int) -> str:
@@ -223,8 +227,8 @@ def _input(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the run was asked; of a file its name, type and size, never what is in it."""
     media = {kind: [_without_content(item) for item in asked.get(kind, ())] for kind in MEDIA}
     shown = {kind: items for kind, items in media.items() if items}
-    metadata = {"metadata": asked["metadata"]} if "metadata" in asked else {}
-    return {**metadata, "input": {"input_content": asked["message"], **shown}}
+    beside = {name: asked[name] for name in ("metadata", FORKED_FROM) if name in asked}
+    return {**beside, "input": {"input_content": asked["message"], **shown}}
 
 
 def _without_content(item: Mapping[str, Any]) -> dict[str, Any]:
@@ -279,7 +283,7 @@ def run_row(row: RunRow) -> dict[str, Any]:
         "references": [],
         "reasoning_messages": [],
         "session_state": output.get("session_state", {}),
-        **{name: output[name] for name in ("error_type", "incident") if name in output},
+        **{name: output[name] for name in _WHERE_THERE if name in output},
         "images": [],
         "videos": [],
         "audio": [],

@@ -18,10 +18,13 @@ from ..http.bodies.media_types import (
     is_text_type,
     normalize,
 )
+from ..http.messages import compact_json
 from ..models.conversation import Document, Image, Message
 from ..models.media import describe
 from ..store.run_reads import LongRecentRuns, RecentRuns, RunsOfNumbers
 from ..store.run_rows import ClaimedRun
+from ..store.run_states import RunState
+from .channel_replies import REPLY_TO
 from .payloads import recall
 from .retry import persist
 from .turn_state import ModelTurn, TurnState
@@ -44,7 +47,8 @@ def begin(
 ) -> Program[tuple[TurnState, tuple[int, ...]]]:
     """Return the state of a turn at its start: the instructions, the history and the message.
 
-    `runs` is the number of earlier runs of the session in the history, of which those that are too
+    `runs` is the number of earlier runs of the session in the history, for a message of a channel
+    also those that wait for a person; of these those that are too
     long are left out, the oldest first; its first run has none.
     Their numbers are returned beside the state; a run that goes on has the same `numbers` again.
     """
@@ -54,7 +58,7 @@ def begin(
         unit = RunsOfNumbers(run.owner, run.session_id, numbers)
         recent = yield from persist(database, unit)
     elif runs and run.run_no > 1:
-        place = (run.owner, run.session_id, run.run_no, runs)
+        place = (run.owner, run.session_id, run.run_no, runs, REPLY_TO in asked)
         recent = yield from persist(database, RecentRuns(*place))
         if recent is None:
             recent = yield from persist(database, LongRecentRuns(*place))
@@ -65,12 +69,28 @@ def begin(
 
 
 def history(recent: tuple[tuple[int, str], ...]) -> list[Message]:
-    """Return the messages of earlier runs, given as their numbers and outputs."""
+    """Return the messages of earlier runs, given as their numbers and outputs.
+
+    Of one that waits for a person there is what was asked, and that it waits: its calls have no
+    results yet.
+    """
     messages: list[Message] = []
     for _, output in recent:
-        shown = json.loads(output).get("messages", ())
-        messages += [recall(message) for message in shown if message["role"] != "system"]
+        told = json.loads(output)
+        shown = told.get("messages", ())
+        if told.get("status") == RunState.PAUSED.value:
+            shown = [message for message in shown if message["role"] == "user"]
+            messages += [*map(recall, shown), Message("assistant", _describe_pause(told))]
+        else:
+            messages += [recall(message) for message in shown if message["role"] != "system"]
     return messages
+
+
+def _describe_pause(told: Mapping[str, Any]) -> str:
+    """Return what a paused run said, and the calls that it waits with."""
+    calls = (one["tool_execution"] for one in told["requirements"])
+    named = (f"{call['tool_name']} {compact_json(call['tool_args'])}" for call in calls)
+    return "\n".join((told["content"], *named))
 
 
 def question(asked: Mapping[str, Any]) -> Message:

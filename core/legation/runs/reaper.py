@@ -165,6 +165,7 @@ class KeepRuns(RoundJob):
             counted=asked.get(COUNTED, 0),
             incidents=self.context.cluster.incidents,
             notify=self.context.registry.notices.get(self.database),
+            asker=self.context.asker(asked),
         )
         if row.events:
             yield from self._add_uncounted(journal, asked.get("answered", {}))

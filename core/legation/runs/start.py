@@ -13,6 +13,7 @@ from ..hosted.registry import Component
 from ..http.messages import compact_json
 from ..shares.table import Account
 from ..store.failures import Busy, CommitLost, Conflict
+from ..store.forks import RunFork
 from ..store.run_reads import FetchRun
 from ..store.run_rows import ClaimedRun, RunRow
 from ..store.run_states import RunState
@@ -41,6 +42,7 @@ class NewRun:
     message.
     `waits` False: while another run of the session is active, this one is not taken.
     `account`: what it is counted in; else that of its owner, of which any number may wait.
+    `fork`: what it has of another run.
     """
 
     owner: str
@@ -52,6 +54,7 @@ class NewRun:
     details: Mapping[str, Any] = field(factory=dict[str, Any])
     waits: bool = True
     account: Account | None = None
+    fork: RunFork | None = None
 
 
 def start(
@@ -96,6 +99,7 @@ def start(
                 limits.stored_bytes,
                 limits.state_bytes,
             ),
+            fork=new.fork,
         )
         started = yield from _store(component.database, unit, change)
         if (claim := started.claim) is not None:
@@ -117,10 +121,12 @@ def _store(database: str, unit: StartRun, change: Change) -> Program[Started]:
     One that was there before is somebody else's to execute.
     """
     for attempt in range(1, FEW + 1):
-        lost = False
+        lost = changed = False
         try:
             started: Started = yield from change(database, unit)
-            return started
+            if not started.changed:
+                return started
+            changed = True
         except CommitLost:
             lost = True
         except (Busy, Conflict):
@@ -128,6 +134,8 @@ def _store(database: str, unit: StartRun, change: Change) -> Program[Started]:
         row = yield from Transact(database, FetchRun(unit.run_id, unit.owner))
         if row is not None:
             return Started(row.run_no, _own(row, unit.node) if lost else None)
+        if changed:
+            return Started(0, None, changed=True)
         yield from BACKOFF.wait(attempt)
     started = yield from change(database, unit)
     return started

@@ -44,7 +44,15 @@ from .retry import persist
 from .tool_calls import Toolbox
 from .turn_state import CallState, MemberState, ModelTurn, Standing, TurnState, unlike
 
-__all__ = ["DELEGATE", "MAX_TASKS", "LeaderToolSet", "Taker", "Taking", "delegate_to_all"]
+__all__ = [
+    "DELEGATE",
+    "MAX_TASKS",
+    "LeaderToolSet",
+    "Taker",
+    "Taking",
+    "delegate_to_all",
+    "find_member_id",
+]
 
 DELEGATE: Final = DELEGATION[0]
 
@@ -146,15 +154,18 @@ class LeaderToolSet:
         texts = [value for value in arguments.values() if isinstance(value, str) and value.strip()]
         if sorted(arguments) != ["member_id", "task"] or len(texts) < len(arguments):
             return _ARGUMENTS
-        if self._member(arguments["member_id"]) is None:
+        if self.team.member(arguments["member_id"]) is None:
             known = ", ".join(member.id for member in self.team.members)
             return _NO_MEMBER.format(arguments["member_id"][:_SHOWN], known)
         if self.team.mode == "route" and self._chosen:
             return _ONE
         return _MANY if self._tasks >= MAX_TASKS else None
 
-    def _member(self, member_id: str) -> Component | None:
-        return next((member for member in self.team.members if member.id == member_id), None)
+    def find_obstacle(self, call: CallState) -> str | None:
+        """Return why the call cannot be carried out by now; None where it can."""
+        if call.call.name != DELEGATE:
+            return self.toolbox.find_obstacle(call)
+        return _UNHOSTED if self.team.member(find_member_id(call)) is None else None
 
     def again(self, call: CallState) -> Again:
         """Return whether the call may be made a second time: a member goes on where it was."""
@@ -170,7 +181,7 @@ class LeaderToolSet:
         """Return the call with what came of it, or waiting with the member."""
         if call.call.name != DELEGATE:
             return (yield from self.toolbox.carry_out(call, writer, place))
-        journal, member = writer.journal, self._member(call.arguments["member_id"])
+        journal, member = writer.journal, self.team.member(call.arguments["member_id"])
         if call.response is not None:  # the member was done when a node went away
             return self._answer(call, call.response)
         if call.member is not None:
@@ -220,7 +231,7 @@ class LeaderToolSet:
         own = _writer(writer, run, kept.name, place)
         own.resumed = journal.resumed
         now_us = journal.now_us = yield from Now()
-        member_run = _MemberRun(self._member(kept.component_id), run, own, kept.state)
+        member_run = _MemberRun(self.team.member(kept.component_id), run, own, kept.state)
         output = _render_running(member_run, now_us)
         journal.moves.append(_build_move(run, RunState.RUNNING, output, now_us))
         answers = ABSENT if own.resumed else _answers_of(journal, kept.run_id)
@@ -301,6 +312,12 @@ def _instruct(member: Component, member_run: _MemberRun) -> Program[_MemberRun]:
     own.start = (member.definition, {**start, **recorded})
     before = () if instructions is None else (Message("system", instructions),)
     return evolve(member_run, state=evolve(member_run.state, before=before))
+
+
+def find_member_id(call: CallState) -> str:
+    """Return the id of the member that a call is for, or that has it already."""
+    member_id: str = call.arguments["member_id"]
+    return member_id if call.member is None else call.member.component_id
 
 
 def delegate_to_all(team: Component, state: TurnState, now_us: int) -> TurnState:

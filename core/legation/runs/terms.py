@@ -1,4 +1,4 @@
-"""The terms of a run: the limits that its input takes along, and what is counted of it already.
+"""The terms of a run: the limits that its input takes along, what is counted, and a fork's origin.
 
 Whoever executes the run may be another node, at another time: it goes on under the limits that its
 caller had when it was asked for.  A limit that is nobody's in particular is not written down.
@@ -13,6 +13,8 @@ from ..store.session_state import MAX_STATE
 
 __all__ = [
     "COUNTED",
+    "FORKED_FROM",
+    "FORK_START",
     "MODEL_CALLS",
     "OF_TURN",
     "STATE_BYTES",
@@ -27,6 +29,13 @@ MODEL_CALLS: Final = "model_calls"
 COUNTED: Final = "counted"
 """The member of the input of a run that paused: the bytes of that and of its output, which are
 counted already, and give way to those of its end."""
+
+FORKED_FROM: Final = "forked_from"
+"""The member of the input of a fork: the run that it is one of, and at which place, if at one."""
+
+FORK_START: Final = "fork_start"
+"""The member of the input of a fork that is told another history than the run that it is a fork of:
+the start of that one, which goes into its own."""
 
 OF_TURN: Final = ("turn", "answered", COUNTED)
 """The members of the input of a run that go when it is over."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from attrs import evolve, field
 
@@ -90,6 +90,19 @@ class Toolbox:
         known = ", ".join((*self.beside, *self._named))
         return _UNKNOWN.format(name[:_SHOWN], known) if known else _NO_TOOLS
 
+    def find_obstacle(self, call: CallState) -> str | None:
+        """Return why the call cannot be made by now, in words for the model; None where it can."""
+        prepared = self._prepare(call)
+        return prepared if isinstance(prepared, str) else None
+
+    def _prepare(self, call: CallState) -> tuple[Tool, Mapping[str, Any]] | str:
+        """Return the tool and its arguments, or why the call cannot be made, for the model."""
+        tool = self._named.get(call.call.name)
+        if tool is None:  # it was taken away while the run waited
+            return self._unknown(call.call.name)
+        arguments = read_arguments(tool, call.call.arguments)
+        return arguments if isinstance(arguments, str) else (tool, arguments)
+
     def again(self, call: CallState) -> Again:
         """Return whether the call may be made a second time, as its tool says.
 
@@ -107,12 +120,10 @@ class Toolbox:
 
         The key of a call is made of its run and its `place`, so it is the same after a crash.
         """
-        tool = self._named.get(call.call.name)
-        if tool is None:  # it was taken away while the run waited
-            return call.with_result(self._unknown(call.call.name), failed=True)
-        arguments = read_arguments(tool, call.call.arguments)
-        if isinstance(arguments, str):
-            return call.with_result(arguments, failed=True)
+        prepared = self._prepare(call)
+        if isinstance(prepared, str):
+            return call.with_result(prepared, failed=True)
+        tool, arguments = prepared
         if tool.again == "key":
             arguments = {**arguments, KEY_PARAMETER: f"{writer.journal.run.run_id}:{place}"}
         seconds = self.timeout_seconds if tool.timeout_seconds is None else tool.timeout_seconds

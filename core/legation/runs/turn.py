@@ -9,7 +9,7 @@ from typing import Any
 from ..effects import Program
 from ..hosted.registry import Component
 from ..store.run_rows import ClaimedRun
-from .agent_turn import Limits, ToolSet, Turn
+from .agent_turn import Limits, Turn
 from .event_writer import EventWriter
 from .events import ABSENT, RunContinued, RunStarted
 from .fold import RunRecord, fold
@@ -17,12 +17,12 @@ from .function_turn import FunctionTurn
 from .instructions import instruct, store_start
 from .output import model_of
 from .prompt import begin
-from .step_outcomes import decode_calls, encode_calls
-from .team_turn import DELEGATE, LeaderToolSet, Taking, delegate_to_all
+from .step_outcomes import START, decode_calls, encode_calls
+from .team_turn import DELEGATE, LeaderToolSet, Taker, Taking, delegate_to_all
 from .tool_calls import Toolbox
 from .turn_state import TurnState, load
 
-__all__ = ["turn_of"]
+__all__ = ["add_first_calls", "begins_again", "make_tool_set", "make_turn", "turn_of"]
 
 
 def turn_of(
@@ -32,12 +32,14 @@ def turn_of(
     asked: Mapping[str, Any],
     writer: EventWriter,
     record: RunRecord | None = None,
+    taker: Taker | None = None,
 ) -> Program[Taking]:
     """Return the turn of a run, where it begins, paused or broke off; its first event is noted.
 
-    `record` is what is known of one that goes on after a crash.
+    `record` is what is known of one that goes on after a crash, or begins as a fork of another.
+    `taker` makes the turn, and those of members, in place of `make_turn`.
     """
-    if record is not None:
+    if record is not None and run.events:
         writer.note(RunContinued(resumed=True))
         writer.resumed = writer.journal.resumed = True
     elif "turn" in asked:
@@ -48,7 +50,7 @@ def turn_of(
     if "turn" in asked:
         state = load(asked["turn"])
     elif record is not None and (start := record.start()) is not None:
-        state = yield from _begin_again(component, database, run, asked, record, start)
+        state = yield from _begin_again(component, database, run, asked, writer, record, start)
     else:
         instructions = component.instructions
         if component.instruct is not None:
@@ -62,7 +64,7 @@ def turn_of(
         writer.start = (component.definition, members)
     if record is not None:
         state = fold(record, "", state)
-    turn = _turn(component, asked, writer, state)
+    turn = (taker or make_turn)(component, asked, writer, state)
     if component.instruct is not None:
         yield from store_start(writer)
     return turn
@@ -73,27 +75,63 @@ def _begin_again(
     database: str,
     run: ClaimedRun,
     asked: Mapping[str, Any],
+    writer: EventWriter,
     record: RunRecord,
     start: Mapping[str, Any],
 ) -> Program[TurnState]:
-    """Return the state as it was at the start, which may have been another day."""
+    """Return the state as it was at the start, which may have been another day.
+
+    A fork that begins in another session is told the history of that.
+    """
     instructions = record.instructions("", component.instructions)
-    numbers = tuple(start.get("history", ()))
-    state, _ = yield from begin(database, run, asked, instructions, 0, numbers or None)
-    calls = decode_calls(start.get("calls", ()), run.created_us)
-    return state.with_calls(calls, run.created_us) if calls else state
+    numbers, most = tuple(start.get("history", ())), 0
+    if START not in record.steps:
+        numbers, most = (), component.history_runs
+    state, told = yield from begin(database, run, asked, instructions, most, numbers or None)
+    if START not in record.steps:
+        members = {name: start[name] for name in start if name not in ("definition", "history")}
+        history = {"history": told} if told else {}
+        writer.start = (record.define(start, run.kind, run.component_id), {**members, **history})
+        writer.note_start()
+    return add_first_calls(state, start, run.created_us)
 
 
-def _turn(
-    component: Component, asked: Mapping[str, Any], writer: EventWriter, state: TurnState
-) -> Taking:
+def add_first_calls(state: TurnState, start: Mapping[str, Any], at_us: int) -> TurnState:
+    """Return the state with the calls of a start, which no model asked for."""
+    calls = decode_calls(start.get("calls", ()), at_us)
+    return state.with_calls(calls, at_us) if calls else state
+
+
+def begins_again(component: Component, state: TurnState) -> bool:
+    """Return whether an agent was a function when the run began, and is none now, or was none.
+
+    Then the calls are not its own.
+    """
+    changed = (component.run is None) == (state.rounds == 0)
+    return component.kind == "agent" and bool(state.calls) and changed
+
+
+def make_tool_set(component: Component, state: TurnState) -> Toolbox | LeaderToolSet:
+    """Return the tools that the turn of `component` may call by now."""
+    if component.kind == "agent":
+        return Toolbox(component.tools, component.tool_timeout_seconds)
+    return _leader_tools(component, state, make_turn)
+
+
+def make_turn(
+    component: Component,
+    asked: Mapping[str, Any],
+    writer: EventWriter,
+    state: TurnState,
+    taker: Taker | None = None,
+) -> Turn | FunctionTurn:
+    """Return the turn of `component` at `state`; `taker` makes those of its members."""
     schema, shape = asked.get("output_schema"), None
     if not schema:
         schema = component.output_schema
         shape = None if component.answer is None else component.answer.shape
     in_doubt = component.in_doubt or writer.journal.in_doubt
-    if component.kind == "agent" and state.calls and (component.run is None) == (state.rounds == 0):
-        # Its calls are of what it was when the run began: a function, or the user of a model.
+    if begins_again(component, state):
         state = TurnState(before=state.before, said=state.said[:1], worked_us=state.worked_us)
     if component.run is not None:
         return FunctionTurn(
@@ -108,12 +146,13 @@ def _turn(
         )
     limits = Limits(component.max_rounds, component.max_tokens)
     if component.kind == "agent":
-        hands: ToolSet = Toolbox(component.tools, component.tool_timeout_seconds)
+        hands = make_tool_set(component, state)
         return Turn(
             writer, component.model, hands, state, limits, schema, in_doubt=in_doubt, shape=shape
         )
-    leading = _leader_tools(component, state)
-    if component.mode == "collaborate" and component.members and writer.start is not None:
+    leading = _leader_tools(component, state, taker or make_turn)
+    asks_all = component.mode == "collaborate" and component.members and not state.calls
+    if asks_all and writer.start is not None:
         state = delegate_to_all(component, state, writer.journal.now_us)
         definition, members = writer.start
         writer.start = definition, {**members, "calls": encode_calls(state.calls)}
@@ -121,7 +160,7 @@ def _turn(
     return Turn(writer, component.model, leading, state, limits, schema, choice, in_doubt, shape)
 
 
-def _leader_tools(team: Component, state: TurnState) -> LeaderToolSet:
+def _leader_tools(team: Component, state: TurnState, taker: Taker) -> LeaderToolSet:
     beside = (DELEGATE,) if team.members else ()
     tools = Toolbox(team.tools, team.tool_timeout_seconds, beside)
-    return LeaderToolSet(team, tools, _turn, state.said[0].message)
+    return LeaderToolSet(team, tools, taker, state.said[0].message)

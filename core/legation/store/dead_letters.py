@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ..values import frozen
+from .channel_states import probe_now
 from .inbox import INBOX
 from .leased_queue import LeasedQueue
 from .leases import fill_clock
@@ -54,8 +55,18 @@ RETRY: Final = _write_both(
 )
 # A message stays, so that its provider cannot bring it a second time; a reply need not.
 DISCARD: Final = _write_both(
-    f"update inbox set state = 'done', done_us = $CLOCK, error = '{DISCARDED}' {_TOUCHED}",
+    f"update inbox set state = 'done', done_us = $CLOCK, payload = '', error = '{DISCARDED}'"
+    f" {_TOUCHED}",
     f"delete from outbox {_TOUCHED}",
+)
+# An answer whose parts died together is revived whole, and its parts go out in their order.
+_PARTS: Final = """update outbox set state = 'ready', ready_us = $CLOCK
+    where channel = :channel and state = 'dead' and idempotency_key like 'reply%-%'
+    and message_id in (
+        select message_id from outbox where channel = :channel and {among})
+    returning idempotency_key"""
+PARTS: Final = fill_clock(
+    *(_PARTS.format(among=among.format(name=OUTBOX.name)) for among in (_AMONG, _AMONG_PG))
 )
 LEFT: Final = _write_both(
     "select count(*) from {table} where {chosen}", "select count(*) from {table} where {chosen}"
@@ -94,13 +105,19 @@ class Chosen:
 
 @frozen
 class RetryLetters(Unit[Chosen]):
-    """Take letters out of the dead ones for one attempt more."""
+    """Take letters out of the dead ones for one attempt more.
+
+    With a part of an answer come the others that are dead.  Where the channel is held, it is tried
+    again at once.
+    """
 
     chosen: ChooseLetters
 
     def statements(self, dialect: Dialect) -> Statements[Chosen | Undo[Chosen]]:
-        """Yield one update and one count."""
-        return (yield from _touch(RETRY, self.chosen, dialect))
+        """Look after a channel that is held; then yield updates, and one count."""
+        probed = yield from probe_now(self.chosen.channel)
+        done = yield from _touch(RETRY, self.chosen, dialect)
+        return done.result if probed and isinstance(done, Undo) else done
 
 
 @frozen
@@ -121,8 +138,12 @@ def _touch(
     rows = yield by_table[chosen.queue.table].of(chosen, ids=ids)
     if not rows:
         return Undo(Chosen((), 0))
+    touched = {name for (name,) in rows}
+    if by_table is RETRY and chosen.queue is OUTBOX:
+        parts = text_array(dialect, sorted(touched))
+        touched.update(name for (name,) in (yield PARTS(channel=chosen.channel, ids=parts)))
     ((left,),) = yield LEFT[chosen.queue.table].of(chosen, ids=ids)
-    return Chosen(tuple(sorted(name for (name,) in rows)), left)
+    return Chosen(tuple(sorted(touched)), left)
 
 
 FETCH: Final = Sql("select state from outbox where channel = :channel and idempotency_key = :key")

@@ -2,7 +2,8 @@
 
 The inbox is a leased queue whose lane is the sender of a message: nobody's messages wait for
 those of another.  Completion puts the replies in the outbox in its own transaction: an answer
-exists exactly when its message is done.
+exists exactly when its message is done.  A message that is done keeps no content: what it said
+stands in the run that answered it, and goes with that.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ..values import frozen
 from .leased_queue import STANDS, ClaimedItem, CompleteItem, FailItem, Lease, LeasedQueue
 from .leases import FOREVER, due_at, end_of_lease, fill_clock, is_due, is_held
 from .outbox import NewReply, put_replies
-from .units import Dialect, Sql, Statements, Unit
+from .units import Dialect, ReadUnit, Sql, Statements, Unit, text_array
 
 __all__ = [
     "INBOX",
@@ -23,9 +24,14 @@ __all__ = [
     "ClaimedMessage",
     "CompleteMessage",
     "FailMessage",
+    "GatherMessages",
+    "KeepMessage",
+    "ListWaiting",
     "MessageRow",
     "NewMessage",
+    "PostponeMessage",
     "PutMessages",
+    "WaitingMessage",
 ]
 
 
@@ -133,6 +139,7 @@ INBOX: Final = LeasedQueue(
     row=MessageRow,
     lock=5075194603161137441,
     buried="done_us = $CLOCK, ",
+    ended="payload = '', ",
 )
 PUT: Final = fill_clock(
     """insert into inbox
@@ -177,6 +184,107 @@ class AttachRun(Unit[bool]):
         """Update under the lease."""
         rows = yield ATTACH.of(self, **self.lease.parameters())
         return bool(rows)
+
+
+KEEP: Final = Sql(f"update inbox set payload = :payload {INBOX.held} returning message_id")
+
+
+@frozen
+class KeepMessage(Unit[bool]):
+    """Store what was learned of the message, so that no later attempt asks for it again.
+
+    False when the lease was lost.
+    """
+
+    lease: Lease
+    payload: str = field(repr=False)
+
+    def statements(self, dialect: Dialect) -> Statements[bool]:
+        """Update under the lease."""
+        rows = yield KEEP.of(self, **self.lease.parameters())
+        return bool(rows)
+
+
+# --- gathered ----------------------------------------------------------------------------------
+
+POSTPONE: Final = fill_clock(
+    f"""update inbox set ready_us = $CLOCK + :wait_us, lease_by = null, lease_us = null {INBOX.held}
+    returning message_id"""
+)
+WAITING: Final = Sql(
+    """select payload, received_us from inbox
+    where state = 'ready' and channel = :channel and sender = :sender
+    and message_id <> :message_id and attempts = 0
+    order by received_us, position, message_id limit :limit"""
+)
+TAKE: Final = Sql(
+    f"update inbox set run_id = :run_id, payload = :payload {INBOX.held} returning message_id"
+)
+_END: Final = """update inbox set state = 'done', done_us = $CLOCK, run_id = :run_id, payload = ''
+    where channel = :channel and state = 'ready' and attempts = 0
+    and message_id {} returning message_id"""
+END: Final = fill_clock(
+    _END.format("in (select value from json_each(:others))"),
+    _END.format("= any (cast(:others as text[]))"),
+)
+
+
+@frozen
+class PostponeMessage(Unit[bool]):
+    """Give the message back until `wait_us` from now; False when the lease was lost.
+
+    It holds up its lane as long: what comes after it may belong to it.
+    """
+
+    lease: Lease
+    wait_us: int
+
+    def statements(self, dialect: Dialect) -> Statements[bool]:
+        """Update under the lease."""
+        return bool((yield POSTPONE.of(self, **self.lease.parameters())))
+
+
+@frozen
+class WaitingMessage:
+    """A message that nobody has worked on."""
+
+    payload: str = field(repr=False)
+    received_us: int
+
+
+@frozen
+class ListWaiting(ReadUnit[tuple[WaitingMessage, ...]]):
+    """The messages in the lane of `sender` behind the one under `lease`, the oldest first."""
+
+    lease: Lease
+    sender: str = field(repr=False)
+    limit: int
+
+    def statements(self, dialect: Dialect) -> Statements[tuple[WaitingMessage, ...]]:
+        """Read as many as may be gathered."""
+        rows = yield WAITING.of(self, **self.lease.parameters())
+        return tuple(WaitingMessage(*row) for row in rows)
+
+
+@frozen
+class GatherMessages(Unit[bool]):
+    """Note the run that answers the message, with all that belongs to it as its `payload`.
+
+    `others` are done with it: what they say is in the payload.  False when the lease was lost.
+    """
+
+    lease: Lease
+    run_id: str
+    payload: str = field(repr=False)
+    others: tuple[str, ...]
+
+    def statements(self, dialect: Dialect) -> Statements[bool]:
+        """Update under the lease, and only then the others."""
+        held = yield TAKE.of(self, **self.lease.parameters())
+        if held:
+            others = text_array(dialect, self.others)
+            yield END.of(self, channel=self.lease.key.channel, others=others)
+        return bool(held)
 
 
 @frozen

@@ -13,12 +13,15 @@ from attrs import astuple
 from ..values import frozen
 from .units import Dialect, ReadUnit, Sql, Statements, Unit
 
-__all__ = ["AddIncidents", "Incident", "IncidentPlace", "ListIncidents"]
+__all__ = ["INCIDENT_DAYS", "AddIncidents", "Incident", "IncidentPlace", "ListIncidents"]
 
 MOST_ROWS: Final = 10_000
 """So many incidents are kept in a database, the newest."""
 
-_KEPT_US: Final = 30 * 24 * 3_600_000_000
+INCIDENT_DAYS: Final = 30
+"""For so many days an incident is kept, unless the configuration says so."""
+
+_DAY_US: Final = 24 * 3_600_000_000
 _COLUMNS: Final = (
     "incident_id, at_us, node, error_type, place, operation, component, request_id, run_id"
 )
@@ -67,17 +70,18 @@ FORGET_MANY: Final = Sql(
 
 @frozen
 class AddIncidents(Unit[None]):
-    """Store `incidents`, each once; with `forgets`, delete what is too old or too much."""
+    """Store `incidents`, each once; with `forgets`, delete those of before `days`, or too many."""
 
     incidents: tuple[Incident, ...]
     now_us: int
     forgets: bool = False
+    days: int = INCIDENT_DAYS
 
     def statements(self, dialect: Dialect) -> Statements[None]:
         """Yield one insertion, and two deletions now and then."""
         yield ADD(rows=json.dumps([astuple(one) for one in self.incidents]))
         if self.forgets:
-            yield FORGET_OLD(before_us=self.now_us - _KEPT_US)
+            yield FORGET_OLD(before_us=self.now_us - self.days * _DAY_US)
             yield FORGET_MANY(most=MOST_ROWS)
 
 

@@ -26,7 +26,7 @@ from attrs import AttrsInstance, fields
 
 from ..values import frozen
 from .leases import FOREVER, fill_clock, has_lapsed, is_held
-from .units import Dialect, ReadUnit, Sql, Statements, Unit, text_array
+from .units import Dialect, ReadUnit, Sql, Statement, Statements, Unit, text_array
 
 __all__ = [
     "STANDS",
@@ -77,6 +77,9 @@ class LeasedQueue(Generic[C, R]):
         row: type[R],
         lock: int,
         buried: str = "",
+        ended: str = "",
+        counted: str = "attempts",
+        follow: Callable[[str, str], Statement] | None = None,
     ) -> None:
         """Write the statements.
 
@@ -88,16 +91,21 @@ class LeasedQueue(Generic[C, R]):
             claimed: Makes an item to work on, of its lease and those values.
             lock: The number of the advisory lock under which claims take turns.
             buried: What else is set where an item is given up.
+            ended: What else is set where it is done with.
+            counted: How many of the attempts count.
+            follow: Buries what is given up with an item, of which it takes channel and name.
         """
         name, since = order[-1], order[0]
         self.table, self.order, self.name = table, order, name
         self.claim, self.due, self.claimed, self.row = claim, due, claimed, row
         self.age = attrgetter(*order[:-1], "lease.key.item_id")
+        self.follow = follow
         self.columns = ", ".join(field.name for field in fields(row))
         self.held = f"""where channel = :channel and {name} = :{name}
     and state = 'ready' and lease_by = :node and attempts = :attempts"""
         self.lock = Sql("select 1", f"select pg_advisory_xact_lock({lock})")
-        self._write_moves(end, f"state = 'dead', {buried}{_FREE}")
+        done = f"state = '{end}', {end}_us = $CLOCK, {ended}error = null, {_FREE}"
+        self._write_moves(done, f"state = 'dead', {buried}{_FREE}", counted)
         self._write_reads(since, ", ".join(order))
         self.forget = fill_clock(
             f"""delete from {table} where (channel, {name}) in (
@@ -106,17 +114,15 @@ class LeasedQueue(Generic[C, R]):
     ) returning {name}"""
         )
 
-    def _write_moves(self, end: str, dead: str) -> None:
+    def _write_moves(self, done: str, dead: str, counted: str) -> None:
         change, returning = f"update {self.table} set", f"{self.held}\n    returning {self.name}"
         self.bury = fill_clock(
             f"""{change} {dead}, error = 'every attempt ended without an answer'
-    where state = 'ready' and {has_lapsed(self.table)} and attempts >= :max_attempts
+    where state = 'ready' and {has_lapsed(self.table)} and {counted} >= :max_attempts
     returning channel, {self.name}"""
         )
         self.release = Sql(f"{change} {_FREE} {returning}")
-        self.complete = fill_clock(
-            f"{change} state = '{end}', {end}_us = $CLOCK, error = null, {_FREE} {returning}"
-        )
+        self.complete = fill_clock(f"{change} {done} {returning}")
         self.fail = fill_clock(
             f"""{change} state = 'ready', ready_us = $CLOCK + :wait_us, error = :error, {_FREE}
     {returning}"""
@@ -221,6 +227,9 @@ class ClaimItems(Unit[ClaimedItems[C]]):
         if dialect is Dialect.POSTGRESQL:
             yield queue.lock()
         dead = yield queue.bury.of(self)
+        if queue.follow is not None:
+            for key in dead:
+                yield queue.follow(*key)
         rows = yield queue.claim.of(self, channels=text_array(dialect, self.channels))
         claimed = [
             queue.claimed(Lease(queue, ItemKey(channel, item_id), self.node, attempts), *rest)

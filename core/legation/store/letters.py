@@ -8,27 +8,27 @@ from ..values import frozen
 from .inbox import INBOX, MessageRow
 from .leases import fill_clock
 from .outbox import OUTBOX, ReplyRow
-from .units import Dialect, ReadUnit, Rows, Sql, Statements, Undo, Unit, text_array
+from .units import Dialect, ReadUnit, Rows, Sql, Statements, Undo, Unit
 
 __all__ = ["FetchMessageRecord", "MessageRecord", "Retried", "RetryDeadMessage"]
-
-_AMONG: Final = "idempotency_key in (select value from json_each(:keys))"
-_AMONG_PG: Final = "idempotency_key = any (cast(:keys as text[]))"
 
 MESSAGE: Final = Sql(
     f"select {INBOX.columns} from inbox where channel = :channel and message_id = :message_id"
 )
-_REPLIES: Final = f"""select {OUTBOX.columns} from outbox where channel = :channel and {{among}}
-    order by created_us, idempotency_key"""
-REPLIES: Final = Sql(_REPLIES.format(among=_AMONG), _REPLIES.format(among=_AMONG_PG))
+REPLIES: Final = Sql(
+    f"""select {OUTBOX.columns} from outbox
+    where channel = :channel and message_id = :message_id order by created_us, idempotency_key"""
+)
 REVIVE_MESSAGE: Final = fill_clock(
     """update inbox set state = 'ready', ready_us = $CLOCK, done_us = null
     where channel = :channel and message_id = :message_id and state = 'dead'
     returning message_id"""
 )
-_REVIVE: Final = """update outbox set state = 'ready', ready_us = $CLOCK
-    where channel = :channel and {among} and state = 'dead' returning idempotency_key"""
-REVIVE_REPLIES: Final = fill_clock(_REVIVE.format(among=_AMONG), _REVIVE.format(among=_AMONG_PG))
+REVIVE_REPLIES: Final = fill_clock(
+    """update outbox set state = 'ready', ready_us = $CLOCK
+    where channel = :channel and message_id = :message_id and state = 'dead'
+    returning idempotency_key"""
+)
 
 
 @frozen
@@ -41,18 +41,17 @@ class MessageRecord:
 
 @frozen
 class FetchMessageRecord(ReadUnit[MessageRecord | None]):
-    """The message with this id, and those replies to it, of `keys`, that there are."""
+    """The message with this id, and the replies to it."""
 
     channel: str
     message_id: str
-    keys: tuple[str, ...]
 
     def statements(self, dialect: Dialect) -> Statements[MessageRecord | None]:
         """Read the message, then its replies."""
         messages = yield MESSAGE.of(self)
         if not messages:
             return None
-        replies = yield REPLIES.of(self, keys=text_array(dialect, self.keys))
+        replies = yield REPLIES.of(self)
         return MessageRecord(MessageRow(*messages[0]), tuple(ReplyRow(*row) for row in replies))
 
 
@@ -73,13 +72,12 @@ class RetryDeadMessage(Unit[Retried | None]):
 
     channel: str
     message_id: str
-    keys: tuple[str, ...]
 
     def statements(self, dialect: Dialect) -> Statements[Retried | None | Undo[Retried | None]]:
         """Look for the message, then revive what is dead."""
         if not (yield MESSAGE.of(self)):
             return Undo(None)
         message: Rows = yield REVIVE_MESSAGE.of(self)
-        replies: Rows = yield REVIVE_REPLIES.of(self, keys=text_array(dialect, self.keys))
+        replies: Rows = yield REVIVE_REPLIES.of(self)
         retried = Retried(bool(message), len(replies))
         return retried if message or replies else Undo(retried)

@@ -6,7 +6,8 @@ processes of a database together, and is the fuller the less often that happens:
 
 * a minute gets 50 rows, and a third of what is left of 3,000 more for an hour; at most 1,000;
 * beyond, the clients refused most often have a row, and all others share one;
-* rows of more than 30 days go, and the oldest where there are more than 100,000.
+* rows of more than 30 days go, or as many as the configuration says, and the oldest where there
+  are more than 100,000.
 
 A minute is that since the epoch, UTC.
 """
@@ -23,6 +24,7 @@ from .units import Dialect, ReadUnit, Sql, Statements, Unit
 __all__ = [
     "NOWHERE",
     "OTHERS",
+    "REFUSAL_DAYS",
     "AddRefusals",
     "ListRefusals",
     "RefusalCount",
@@ -43,7 +45,7 @@ _EVER: Final = 50
 _MORE: Final = HOUR_ROWS - 60 * _EVER
 _SHARE: Final = 3
 _HOUR: Final = 60
-_DAYS: Final = 30
+REFUSAL_DAYS: Final = 30
 MOST_ROWS: Final = 100_000
 
 
@@ -159,6 +161,7 @@ class AddRefusals(Unit[None]):
 
     counted: tuple[RefusalCount, ...]
     forgets: bool = False
+    days: int = REFUSAL_DAYS
 
     def statements(self, dialect: Dialect) -> Statements[None]:
         """Yield the looks at what there is, and the rows."""
@@ -174,7 +177,7 @@ class AddRefusals(Unit[None]):
         values = [(one.minute, one.client, one.route, one.status, one.count) for one in chosen]
         yield ADD(rows=json.dumps(values))
         if self.forgets:
-            yield FORGET_OLD(oldest=last - _DAYS * 24 * _HOUR)
+            yield FORGET_OLD(oldest=last - self.days * 24 * _HOUR)
             yield FORGET_MANY(most=MOST_ROWS)
 
 

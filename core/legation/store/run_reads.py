@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
 from ..values import frozen
@@ -30,9 +30,11 @@ __all__ = [
     "FetchEvents",
     "FetchRun",
     "LongRecentRuns",
+    "PausedRuns",
     "RecentRuns",
     "RunsOfNumbers",
     "SumUsage",
+    "select_recent",
 ]
 
 FETCH: Final = Sql(f"select {COLUMNS} from runs where owner = :owner and run_id = :run_id")
@@ -45,20 +47,36 @@ HISTORY_AT_ONCE: Final = 256 << 10
 """How much of them is read where other programs wait for it."""
 
 
-def _recent(length: str) -> str:
+def _recent(length: str, states: Sequence[RunState], condition: str) -> str:
     measured = " + ".join(length.format(column) for column in ("input", whole_output()))
     return f"""with sized as (
         select run_no, sum(bytes) over (order by run_no desc) - bytes as before from (
             select run_no, {measured} as bytes from runs
             where owner = :owner and session_id = :session_id and run_no < :run_no
-            and {status_is(state_after(RunMove.COMPLETE))} and parent_run_id is null
+            and {status_is(*states)} and parent_run_id is null {condition}
             and output is not null order by run_no desc limit :size) as recent)
     select run_no, {whole_output()}, (select max(before) from sized) >= :most from runs
     where owner = :owner and session_id = :session_id
     and run_no in (select run_no from sized where before < :most) order by run_no desc"""
 
 
-RECENT: Final = Sql(_recent("length(cast({} as blob))"), _recent("octet_length({})"))
+def select_recent(*states: RunState, condition: str = "") -> Sql:
+    """Return what reads the last runs of a session in `states` that meet the `condition`."""
+    lengths = ("length(cast({} as blob))", "octet_length({})")
+    return Sql(*(_recent(length, states, condition) for length in lengths))
+
+
+_COMPLETED: Final = state_after(RunMove.COMPLETE)
+RECENT: Final = select_recent(_COMPLETED)
+RECENT_OR_PAUSED: Final = select_recent(_COMPLETED, RunState.PAUSED)
+_LOOKED_AT: Final = 100
+PAUSED: Final = Sql(
+    f"""select run_id, events, input from (
+        select run_no, run_id, events, input, status from runs
+        where owner = :owner and session_id = :session_id and parent_run_id is null
+        order by run_no desc limit {_LOOKED_AT}) as recent
+    where {status_is(RunState.PAUSED)} order by run_no desc limit 2"""
+)
 _NUMBERED: Final = f"""select run_no, {whole_output()} from runs
     where owner = :owner and session_id = :session_id and output is not null and run_no"""
 NUMBERED: Final = Sql(
@@ -138,7 +156,8 @@ class FetchRun(ReadUnit[RunRow | None]):
 class RecentRuns(ReadUnit[tuple[tuple[int, str], ...] | None]):
     """Number and output, as JSON, of the last `size` runs that were completed before `run_no`.
 
-    In the order they were asked for; without those of members of teams.  None where they are longer
+    In the order they were asked for; without those of members of teams.  With `paused`, those that
+    wait for a person are among them.  None where they are longer
     than is read where others wait: then `LongRecentRuns` reads them.
     """
 
@@ -148,10 +167,11 @@ class RecentRuns(ReadUnit[tuple[tuple[int, str], ...] | None]):
     session_id: str
     run_no: int
     size: int
+    paused: bool = False
 
     def statements(self, dialect: Dialect) -> Statements[tuple[tuple[int, str], ...] | None]:
         """Yield one read, back along the primary key."""
-        rows = yield RECENT.of(self)
+        rows = yield (RECENT_OR_PAUSED if self.paused else RECENT).of(self)
         if rows and rows[0][2] and not self.long:
             return None
         return tuple((number, output) for number, output, _ in reversed(rows))
@@ -181,6 +201,22 @@ class RunsOfNumbers(ReadUnit[tuple[tuple[int, str], ...]]):
         listed = json.dumps(numbers) if dialect is Dialect.SQLITE else numbers
         rows = yield NUMBERED.of(self, numbers=listed)
         return tuple((number, output) for number, output in rows)
+
+
+@frozen
+class PausedRuns(ReadUnit[tuple[tuple[str, int, str], ...]]):
+    """The last two runs of a session that wait for a person: ids, numbers of events, inputs.
+
+    They are looked for among the last 100 of it.
+    """
+
+    owner: str
+    session_id: str
+
+    def statements(self, dialect: Dialect) -> Statements[tuple[tuple[str, int, str], ...]]:
+        """Yield one read, back along the primary key."""
+        rows = yield PAUSED.of(self)
+        return tuple((run_id, events, asked) for run_id, events, asked in rows)
 
 
 @frozen

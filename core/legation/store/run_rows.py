@@ -25,6 +25,7 @@ __all__ = [
     "DAY_US",
     "EXECUTED",
     "EXECUTED_RUN",
+    "INACTIVE_RUN",
     "LOCK_SESSION",
     "NEW_VERSION",
     "NEXT_VERSION",
@@ -200,6 +201,9 @@ EXECUTED_RUN: Final = status_is(EXECUTED)
 
 ACTIVE_RUN: Final = status_is(*states_before(RunMove.START), EXECUTED)
 """The condition of the partial indexes: SQLite takes one only where it is written word for word."""
+
+INACTIVE_RUN: Final = ACTIVE_RUN.replace(" in ", " not in ")
+"""The condition of the partial index of the others, word for word as well."""
 
 ASKED_OF: Final = "kind || ':' || component_id || coalesce('@' || version, '')"
 """What a run was asked of, as those who host it say so.

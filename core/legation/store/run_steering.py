@@ -11,6 +11,7 @@ from ..values import frozen
 from .leases import FOREVER
 from .member_runs import end_members
 from .once import shorten_output, whole_output
+from .outbox import Letter, put_letters
 from .run_rows import (
     ASKED_OF,
     CLAIMED,
@@ -59,7 +60,7 @@ class CancelRun(Unit[str | None]):
 
     `event` is the name and data of the event that tells, `output` the run's output where it had
     none; a run that is over stays as it is.  `members`: it may have members that wait with it.
-    `message`: as a `FinishRun` has it.
+    `message`: as a `FinishRun` has it.  `letters` are sent where it is cancelled at once.
     """
 
     owner: str
@@ -70,6 +71,7 @@ class CancelRun(Unit[str | None]):
     event: tuple[str, str]
     members: bool = False
     message: str | None = None
+    letters: tuple[Letter, ...] = ()
 
     def statements(self, dialect: Dialect) -> Statements[str | None | Undo[str | None]]:
         """Yield the session's lock, a look, and what the status asks for."""
@@ -94,6 +96,7 @@ class CancelRun(Unit[str | None]):
                 root = (self.owner, self.session_id, self.run_id)
                 size += yield from end_members(*root, ending, {}, once=once)
             yield from self._count(size, *found[0][3:])
+            yield from put_letters(self.letters, self.now_us)
         return status
 
     def _count(self, size: int, asked: str, subject: str | None) -> Statements[None]:

@@ -18,10 +18,11 @@ from typing import Any, Final
 from attrs import evolve, field
 
 from ..values import frozen
+from .forks import RunFork
 from .leases import FOREVER, fill_clock, has_lapsed
 from .member_runs import end_members, read_failure
 from .once import WORTH, shorten_output
-from .outbox import Letter, put_replies
+from .outbox import Letter, put_letters
 from .run_rows import (
     ACTIVE_RUN,
     ASKED_OF,
@@ -125,7 +126,8 @@ class Started:
 
     `rejected`: nothing was stored, since the session is busy and the run was not to wait.
     `over` is the limit for which nothing was stored: `waiting`, `tokens`, `stored_bytes` or
-    `state_bytes`.  `queued`: it waits for a place, not for its session.
+    `state_bytes`.  `queued`: it waits for a place, not for its session.  `changed`: nothing was
+    stored, since what it is a fork of is not as it was, or is gone.
     """
 
     run_no: int
@@ -133,6 +135,7 @@ class Started:
     rejected: bool = False
     over: str = ""
     queued: bool = False
+    changed: bool = False
 
 
 @frozen
@@ -145,7 +148,7 @@ class StartRun(RunOrder, Unit[Started]):
     The session's row serializes those who start at once, which gives runs a dense number.
     `state` is merged into the session's.  `waits` False: a busy session rejects the run.
     `version` is that of the agent or team; None where any of them will do.  `subject` is whose
-    share it is counted against, None for the owner's.
+    share it is counted against, None for the owner's.  `fork` is what it has of another run.
     """
 
     name: str
@@ -157,9 +160,26 @@ class StartRun(RunOrder, Unit[Started]):
     version: str | None = None
     hosted: tuple[str, ...] = ()
     share: RunShare = FOR_ANYBODY
+    fork: RunFork | None = None
 
     def statements(self, dialect: Dialect) -> Statements[Started | Undo[Started]]:
-        """Yield the session, the look at what is active and what waits, and the new row."""
+        """Return what yields the session, the look at what is active and waits, and the new row."""
+        if self.fork is None:
+            return self._start(dialect, len(self.input))
+        return self._start_fork(dialect, self.fork)
+
+    def _start_fork(self, dialect: Dialect, fork: RunFork) -> Statements[Started | Undo[Started]]:
+        if not (yield from fork.open_session()):
+            return Undo(Started(0, None, changed=True))
+        started = yield from self._start(dialect, len(self.input) + fork.size)
+        if isinstance(started, Undo):
+            return started
+        if not (yield from fork.stands(self.owner)):
+            return Undo(Started(0, None, changed=True))
+        yield from fork.copy_steps(dialect, self, self.share.subject, self.now_us)
+        return started
+
+    def _start(self, dialect: Dialect, size: int) -> Statements[Started | Undo[Started]]:
         ((run_no, state),) = yield OPEN_SESSION.of(self)
         if state is None:
             ((state,),) = yield STATE.of(self)
@@ -169,7 +189,7 @@ class StartRun(RunOrder, Unit[Started]):
         )
         if found.busy and not self.waits:
             return Undo(Started(0, None, rejected=True))
-        if over := share.find_over(found, len(self.input)):
+        if over := share.find_over(found, size):
             return Undo(Started(0, None, over=over))
         if self.state != "{}":
             before = len(state)
@@ -336,7 +356,7 @@ class FinishRun(Unit[Ended]):
     `message` is that of the input, where it is worth a mark; None: all is stored whole (`once`).
     `bytes` are those that are counted with it, beside its output and its events; `tokens` what it
     used of `subject`, or of its owner if that is None.  `model` is the id of the one that answered,
-    and `incident` finds a failure in the log, for lists that read no outputs.  `notice` is sent
+    and `incident` finds a failure in the log, for lists that read no outputs.  `letters` are sent
     when the run has come to that, and not otherwise.
     """
 
@@ -363,7 +383,7 @@ class FinishRun(Unit[Ended]):
     subject: str | None = None
     model: str | None = None
     incident: str | None = None
-    notice: Letter | None = None
+    letters: tuple[Letter, ...] = ()
 
     def statements(self, dialect: Dialect) -> Statements[Ended | Undo[Ended]]:
         """Yield the session's lock, the fenced end, the events, and the claim of the next run."""
@@ -401,8 +421,8 @@ class FinishRun(Unit[Ended]):
                 read_failure(self.output),
                 once=self.message is not None,
             )
-        if self.notice is not None:
-            yield from put_replies(self.notice.channel, (self.notice.reply,), self.now_us)
+        if self.letters:
+            yield from put_letters(self.letters, self.now_us)
         waiting = yield NEXT.of(self)
         ended = Ended(kept=True, state=shown)
         if waiting:

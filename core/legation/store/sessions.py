@@ -13,12 +13,14 @@ from typing import Any, Final
 from attrs import field, fields
 
 from ..values import frozen
+from .copies import erase_answers_of, erase_letters
 from .run_rows import ACTIVE_RUN, NEW_VERSION
 from .session_state import RETURNED_STATE
 from .units import Dialect, ReadUnit, Rows, Sql, Statements, Undo, Unit
 from .usage import NOBODY, add_usage, count_octets, keeper_of
 
 __all__ = [
+    "RETURNED_SESSION",
     "SESSION_COLUMNS",
     "CreateSession",
     "DeleteSessions",
@@ -30,6 +32,10 @@ __all__ = [
     "SessionRow",
     "SeveralOwners",
     "UpdateSession",
+    "delete_session",
+    "find_keeper",
+    "has_room",
+    "read_session",
     "to_session",
 ]
 
@@ -58,8 +64,8 @@ class SessionRow:
 SESSION_COLUMNS: Final = ", ".join(field.name for field in fields(SessionRow)[:-1])
 """The columns of a `SessionRow`, in its order, without that of its runs."""
 
-_RETURNED: Final = SESSION_COLUMNS.replace(" state,", f" {RETURNED_STATE},")
-"""They as an update returns them."""
+RETURNED_SESSION: Final = SESSION_COLUMNS.replace(" state,", f" {RETURNED_STATE},")
+"""They as an insert or an update returns them."""
 
 _STATE: Final = SESSION_COLUMNS.split(", ").index("state")
 
@@ -126,7 +132,7 @@ CREATE: Final = Sql(
         updated_us)
     values (:owner, :session_id, :kind, :component_id, :name, :state, :metadata, :bytes,
         {NEW_VERSION}, :now_us, :now_us)
-    on conflict (owner, session_id) do nothing returning {_RETURNED}"""
+    on conflict (owner, session_id) do nothing returning {RETURNED_SESSION}"""
 )
 
 
@@ -138,7 +144,7 @@ class NoRoom:
     """The owner keeps as many bytes as it may: nothing was stored."""
 
 
-def _has_room(owner: str, size: int, most: int | None) -> Statements[bool]:
+def has_room(owner: str, size: int, most: int | None) -> Statements[bool]:
     """Yield the look whether `owner` may keep `size` bytes more, of `most` in all."""
     if most is None or size <= 0:
         return True
@@ -175,14 +181,14 @@ class CreateSession(Unit[SessionRow | NoRoom | None]):
         rows = yield CREATE.of(self, state=state, metadata=metadata, bytes=kept)
         if not rows:
             return Undo(None)
-        if not (yield from _has_room(keeper, size, self.stored_bytes)):
+        if not (yield from has_room(keeper, size, self.stored_bytes)):
             return Undo(NoRoom())
         yield from add_usage(keeper, size, keeper, 0, self.now_us)
-        return (yield from _read(rows))
+        return (yield from read_session(rows))
 
 
-def _read(returned: Rows) -> Statements[SessionRow]:
-    """Return the session of a row of `_RETURNED`, or yield its read where its state is long."""
+def read_session(returned: Rows) -> Statements[SessionRow]:
+    """Return the session of a row of `RETURNED_SESSION`; yield a read where its state is long."""
     row = returned[0]
     if row[_STATE] is None:
         (row,) = yield FETCH(owner=row[0], session_id=row[1])
@@ -199,7 +205,7 @@ UPDATE: Final = Sql(
         state = coalesce(cast(:state as text), state),
         metadata = coalesce(cast(:metadata as text), metadata),
         summary = coalesce(cast(:summary as text), summary)
-    where owner = :owner and session_id = :session_id returning {_RETURNED}"""
+    where owner = :owner and session_id = :session_id returning {RETURNED_SESSION}"""
 )
 
 
@@ -249,14 +255,14 @@ class UpdateSession(Unit[SessionRow | NoRoom | None]):
         size = count_octets((state, metadata, summary))
         for text, old in zip((metadata, summary), before[0], strict=True):
             size -= 0 if text is None else old
-        if not (yield from _has_room(self.owner, size, self.stored_bytes)):
+        if not (yield from has_room(self.owner, size, self.stored_bytes)):
             return Undo(NoRoom())
         rows = yield UPDATE.of(
             self, name=change.name, state=state, metadata=metadata, summary=summary, bytes=size
         )
         if size:
             yield from add_usage(self.owner, size, self.owner, 0, self.now_us)
-        return (yield from _read(rows))
+        return (yield from read_session(rows))
 
 
 LOCK: Final = Sql(
@@ -353,6 +359,7 @@ DELETED: Final = Sql(
 class DeleteSessions(Unit[Deleted]):
     """Delete sessions with their runs; each is an owner, an id, and a kind, or any if that is None.
 
+    With them go the copies of what was said in them (`copies`).
     One that is absent is passed over.  An executor of a run that is gone has lost its lease.  They
     are taken in order, so that two who delete do not wait for each other.  `own` is the owner whose
     deletions are remembered: that of a caller who sees all and did not say whose is meant.
@@ -373,10 +380,7 @@ class DeleteSessions(Unit[Deleted]):
             if not (yield LOCK(**session, kind=kind)):
                 continue
             runs += [row[0] for row in (yield UNFINISHED(**session))]
-            keeper = yield from _find_keeper(owner, session_id)
-            for statement in (DELETE_EVENTS, DELETE_STEPS, DELETE_STATES, DELETE_RUNS):
-                yield statement(**session)
-            ((size,),) = yield DELETE(**session)
+            keeper, size = yield from delete_session(dialect, owner, session_id)
             back[keeper] = back.get(keeper, 0) + size
             if owner == self.own:
                 until_us = self.now_us + _REMEMBERED_US
@@ -388,7 +392,19 @@ class DeleteSessions(Unit[Deleted]):
         return deleted if gone else Undo(deleted)
 
 
-def _find_keeper(owner: str, session_id: str) -> Statements[str]:
+def delete_session(dialect: Dialect, owner: str, session_id: str) -> Statements[tuple[str, int]]:
+    """Yield the deletion of a session that is locked; return whose bytes it kept, and how many."""
+    session = {"owner": owner, "session_id": session_id}
+    keeper = yield from find_keeper(owner, session_id)
+    yield from erase_letters(dialect, owner, session_id)
+    for statement in (DELETE_EVENTS, DELETE_STEPS, DELETE_STATES, DELETE_RUNS):
+        yield statement(**session)
+    ((size,),) = yield DELETE(**session)
+    yield from erase_answers_of(owner, "session_id", session_id)
+    return keeper, size
+
+
+def find_keeper(owner: str, session_id: str) -> Statements[str]:
     """Return whom the bytes of a session are counted for."""
     if not owner.startswith(NOBODY):
         return owner

@@ -32,6 +32,7 @@ from .units import (
 )
 
 __all__ = [
+    "COPIED",
     "NO_RECORDS",
     "Definition",
     "FetchDefinitions",
@@ -42,6 +43,12 @@ __all__ = [
     "StepKind",
     "write_records",
 ]
+
+
+COPIED: Final = -1
+"""The attempt of a step that a run has from the one that it is a fork of.
+
+Nothing was spent for it, and no time was worked."""
 
 
 class StepKind(StrEnum):

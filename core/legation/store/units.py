@@ -14,6 +14,8 @@ Contract with a host (`legation_host` holds the other half):
 * the parameters of a statement are names, or on SQLite numbers (`Numbered`);
 * `long = True` is for a read whose time grows with what is stored, or whose rows are large: a host
   that reads on the thread of its event loop performs it elsewhere, and few of them at once;
+* `erases = True` is the end of an erasure: behind its commit the log of the engine is emptied,
+  where that is a file of the host;
 * `needs_schema = False` is for the units of migrations, which run on whatever schema there is;
 * an error of the engine ends the unit: it is not thrown into the generator;
 * an `Exception` that the generator raises rolls back, and is thrown as it is into the program that
@@ -165,6 +167,7 @@ class Unit(ABC, Generic[R]):
     writes: ClassVar[bool] = True
     exclusive: ClassVar[bool] = False
     long: ClassVar[bool] = False
+    erases: ClassVar[bool] = False
     needs_schema: ClassVar[bool] = True
 
     @abstractmethod

@@ -139,26 +139,43 @@ export class Api {
   async *events(method, path, options = {}) {
     const headers = { accept: "text/event-stream", ...options.headers };
     const answer = await this.send(method, path, { ...options, headers });
-    if (answer.body === null) return;
-    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-    let rest = "";
-    try {
-      for (;;) {
-        const { done, value } = await reader.read();
-        if (done) return;
-        const blocks = (rest + value).split("\n\n");
-        rest = blocks.pop() ?? "";
-        for (const block of blocks) {
-          const event = readEvent(block);
-          if (event !== null) yield event;
-        }
-      }
-    } catch (error) {
-      if (options.signal?.aborted) throw error;
-      throw new ApiError(0, "The connection to the server was lost.", null);
-    } finally {
-      reader.cancel().catch(() => {});
+    for await (const block of pieces(answer, "\n\n", options.signal)) {
+      const event = readEvent(block);
+      if (event !== null) yield event;
     }
+  }
+
+  /**
+   * Send a request and yield the objects of its answer, one on each line (NDJSON).
+   * @param {string} path @param {any} options @returns {AsyncGenerator<any>}
+   */
+  async *lines(path, options) {
+    const answer = await this.send("get", path, { ...options, headers: { accept: "application/x-ndjson" } });
+    for await (const line of pieces(answer, "\n", options.signal)) yield JSON.parse(line);
+  }
+}
+
+/**
+ * The texts of an answer that end with `end`, as they come.
+ * @param {Response} answer @param {string} end @param {AbortSignal | undefined} signal @returns {AsyncGenerator<string>}
+ */
+async function* pieces(answer, end, signal) {
+  if (answer.body === null) return;
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      const blocks = (rest + value).split(end);
+      rest = blocks.pop() ?? "";
+      yield* blocks;
+    }
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new ApiError(0, "The connection to the server was lost.", null);
+  } finally {
+    reader.cancel().catch(() => {});
   }
 }
 

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from attrs import define, field, frozen
 
 from legation.effects import Program, Transact
-from legation.store.audit import AuditEntry
+from legation.store.audit_entries import AuditEntry
 
 from ..matching import show
 from .bench import FIRST, SECOND, Bench, Case, HostSetup, MakeHost

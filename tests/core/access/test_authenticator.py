@@ -139,7 +139,7 @@ def test_keys_are_replaced_as_a_whole() -> None:
     assert isinstance(known(opened, other.token()), Principal)
 
 
-@pytest.mark.parametrize("broken", [b"", b"{", b"[]", b'{"keys": []}', b'{"keys": [{"kty": "x"}]}'])
+@pytest.mark.parametrize("broken", [b"", b"{", b"[]", b"{}", b'{"keys": {}}'])
 def test_a_broken_file_leaves_the_keys_as_they_are(broken: bytes) -> None:
     opened = make_authenticator(AuthorizationConfig(jwks_file="keys.json"), "demo", jwks(NAMED))
     faults = opened.load_jwks(broken)
@@ -147,6 +147,16 @@ def test_a_broken_file_leaves_the_keys_as_they_are(broken: bytes) -> None:
     assert faults
     assert all(fault.path.startswith("authorization_config.") for fault in faults)
     assert isinstance(known(opened, NAMED.token()), Principal)
+
+
+@pytest.mark.parametrize("revoking", [b'{"keys": []}', b'{"keys": [{"kty": "x"}]}'])
+def test_a_set_without_a_key_that_can_be_used_revokes_all(revoking: bytes) -> None:
+    config = AuthorizationConfig([ISSUER.pem], jwks_file="keys.json")
+    opened = make_authenticator(config, "demo", jwks(NAMED))
+
+    assert opened.load_jwks(revoking) == ()
+    assert isinstance(known(opened, NAMED.token()), TokenRefused)
+    assert isinstance(known(opened, ISSUER.token()), Principal)
 
 
 def test_it_is_known_since_when_keys_are_in_force_and_why_others_are_not() -> None:

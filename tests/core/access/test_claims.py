@@ -293,12 +293,28 @@ def known(opened: Authenticator, token: str) -> Principal | TokenRefused:
 
 
 def test_one_subject_of_two_issuers_is_two_owners() -> None:
-    opened = make_authenticator(ISSUER.authorization(issuer=TWO), "demo", None)
-    found = [known(opened, ISSUER.token(iss=iss)) for iss in TWO]
-    owners = [one.owner for one in found if isinstance(one, Principal)]
+    for prefix, owners in (
+        ("others", ["ada", "https://b.test#ada"]),
+        ("all", ["https://a.test#ada", "https://b.test#ada"]),
+    ):
+        config = ISSUER.authorization(issuer=TWO, prefix_issuers=prefix)
+        opened = make_authenticator(config, "demo", None)
+        found = [known(opened, ISSUER.token(iss=iss)) for iss in TWO]
 
-    assert owners == ["https://a.test#ada", "https://b.test#ada"]
-    assert isinstance(known(opened, ISSUER.token()), TokenRefused)
+        assert [one.owner for one in found if isinstance(one, Principal)] == owners
+        assert isinstance(known(opened, ISSUER.token()), TokenRefused)
+
+
+def test_a_second_issuer_changes_nobody_of_the_first() -> None:
+    for sub in ("ada", "~x", "a#b", "https://a.test", "https://c.test#ada"):
+        alone = read({"iss": TWO[0], "sub": sub}, issuer=TWO[:1])
+        assert read({"iss": TWO[0], "sub": sub}, issuer=TWO).subject == alone.subject == sub
+
+
+def test_a_name_that_looks_like_that_of_another_issuers_user_is_not_that_users() -> None:
+    for iss in TWO:
+        sub = f"{iss}#eve"
+        assert read({"iss": TWO[0], "sub": sub}, issuer=TWO).subject == f"{TWO[0]}#{sub}"
 
 
 def test_the_owner_of_one_issuer_is_the_subject() -> None:
@@ -471,7 +487,7 @@ def test_bad_configurations_are_told_whole_with_their_paths(name: str) -> None:
 @pytest.mark.parametrize("value", [7, True, None, {}, ["a", 7], [["a"]]], ids=repr)
 def test_a_value_of_the_wrong_type_is_a_fault_of_each_key(value: object) -> None:
     several = ("audience", "issuer", "scopes_claim")
-    lists = ("dependencies_claims", "session_state_claims")
+    lists = ("dependencies_claims", "session_state_claims", "require")
     with pytest.raises(ConfigurationError) as caught:
         structure(
             {"authorization_config": dict.fromkeys((*several, *lists, "user_id_claim"), value)}
@@ -504,6 +520,7 @@ def test_what_is_read_is_said() -> None:
         ("issuer", "not verified"),
         ("dependencies", "none"),
         ("session_state", "none"),
+        ("required", "none"),
     )
     config = AuthorizationConfig(
         verify_audience=True,
@@ -513,12 +530,70 @@ def test_what_is_read_is_said() -> None:
         user_id_claim="oid",
         dependencies_claims=["tid"],
         session_state_claims=["a", "b"],
+        require=["exp", "jti"],
     )
     assert claims_in_use(config, "demo") == (
         ("scopes", "scp, roles"),
-        ("user_id", "iss#oid"),
+        ("user_id", "oid of https://a.test, else iss#oid"),
         ("audience", "aud: api or api-2"),
         ("issuer", "iss: https://a.test or https://b.test"),
         ("dependencies", "tid"),
         ("session_state", "a, b"),
+        ("required", "exp, jti"),
     )
+    config = AuthorizationConfig(issuer=TWO, prefix_issuers="all")
+    assert dict(claims_in_use(config, "demo"))["user_id"] == "iss#sub"
+
+
+# --- Required claims and lifetime ----------------------------------------------------------------
+
+
+def test_a_required_claim_has_to_be_there() -> None:
+    required = {"require": ["exp", "/realm_access/roles"]}
+    whole: dict[str, Any] = {"exp": NOW + 5, "realm_access": {"roles": []}}
+
+    assert refusal(whole, **required) == ""
+    assert refusal({"exp": NOW + 5}, **required) == "has no /realm_access/roles, which is required"
+    assert refusal({"realm_access": {"roles": []}}, **required) == "has no exp, which is required"
+    assert refusal({"jti": "t", "x": None}, require=["x"]) == "has no x, which is required"
+    assert refusal({}, require=[]) == ""
+
+
+@pytest.mark.parametrize(
+    ("claims", "told"),
+    [
+        ({"iat": NOW, "exp": NOW + 60}, ""),
+        ({"iat": NOW - 30, "exp": NOW + 30}, ""),
+        ({"iat": NOW - 1, "exp": NOW + 60}, "lives longer than max_lifetime_seconds"),
+        ({"exp": NOW + 70}, ""),
+        ({"exp": NOW + 71}, "lives longer than max_lifetime_seconds"),
+        ({"iat": NOW}, "has no exp, and lives for ever"),
+    ],
+)
+def test_a_token_lives_no_longer_than_it_may(claims: dict[str, Any], told: str) -> None:
+    assert refusal(claims, max_lifetime_seconds=60.0) == told
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("max_lifetime_seconds", 0.0),
+        ("max_lifetime_seconds", -1.0),
+        ("max_lifetime_seconds", float("nan")),
+        ("max_lifetime_seconds", float("inf")),
+        ("keys_stale_seconds", -1.0),
+        ("keys_stale_seconds", float("nan")),
+        ("keys_stale_seconds", 1e12),
+    ],
+)
+def test_a_time_that_is_none_is_a_fault(key: str, value: float) -> None:
+    options: dict[str, Any] = {key: value}
+    (fault,) = claim_faults(AuthorizationConfig(**options))
+
+    assert fault.path == f"authorization_config.{key}"
+
+
+def test_times_that_can_be_are_no_fault() -> None:
+    for stale, longest in ((0.0, 1.0), (86_400.0, None)):
+        config = AuthorizationConfig(keys_stale_seconds=stale, max_lifetime_seconds=longest)
+        assert list(claim_faults(config)) == []

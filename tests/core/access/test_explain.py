@@ -145,7 +145,7 @@ def test_without_authorization_everything_is_allowed_but_what_needs_a_signature(
 
 
 def test_the_command_line_and_the_route_say_the_same() -> None:
-    platform = demo(ISSUER)
+    platform = demo(ISSUER, limits=PlatformLimits(requests_per_second=0))
 
     for scopes in ((), ("agents:alpha:run",), ("platform:admin",)):
         token = ISSUER.token(*scopes)

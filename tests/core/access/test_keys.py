@@ -606,3 +606,51 @@ def test_any_configuration_is_a_key_set_or_problems(
     keys = build_keys(algorithm, texts, document)
 
     assert isinstance(keys, KeySet) or keys
+
+
+# A set that takes the place of another.
+
+
+def replaced(jwks: bytes, texts: tuple[str, ...] = ()) -> KeySet:
+    keys = build_keys("RS256", texts, jwks, lenient=True)
+    assert isinstance(keys, KeySet)
+    return keys
+
+
+def test_what_stops_a_start_is_passed_over_where_keys_are_replaced() -> None:
+    weak, private = jwk(RSA_1024, kid="weak"), private_jwk(RSA_2, kid="private")
+    keys = replaced(jwks(weak, jwk(RSA, kid="k"), private))
+
+    assert [*keys.by_kid] == ["k"]
+    assert keys.notes == (
+        "jwks.keys[0] is passed over: it is an RSA key of 1024 bits; the least is 2048",
+        "jwks.keys[2] is passed over: it is a private key; the server needs the public one only",
+    )
+
+
+def test_of_keys_that_bear_one_name_none_is_used_and_copies_count_once() -> None:
+    keys = replaced(jwks(jwk(RSA, kid="k"), jwk(RSA_2, kid="k"), jwk(RSA_2, kid="other")))
+    assert [*keys.by_kid] == ["other"]
+    assert [note.partition(": ")[2] for note in keys.notes] == [
+        "other keys bear its kid, 'k', too"
+    ] * 2
+
+    keys = replaced(jwks(jwk(RSA, kid="k"), jwk(RSA, kid="k")))
+    assert [*keys.by_kid] == ["k"]
+    assert keys.without_kid == keys.by_kid["k"], "it is the only one"
+    assert keys.notes == ("jwks.keys[1] is passed over: it is a copy of a key before it",)
+    assert len(replaced(jwks(jwk(RSA), jwk(RSA))).without_kid) == 1
+
+
+def test_an_empty_set_revokes_all_but_the_keys_of_the_configuration() -> None:
+    assert replaced(jwks()).listed == ()
+    (left,) = replaced(jwks(), (pem(RSA.public_key()),)).listed
+    assert left.path == "verification_keys[0]"
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b'{"keys": null}'])
+def test_what_is_no_set_replaces_none(content: bytes) -> None:
+    found = build_keys("RS256", (pem(RSA.public_key()),), content, lenient=True)
+
+    assert isinstance(found, tuple)
+    assert [problem.path for problem in found] == ["jwks"]

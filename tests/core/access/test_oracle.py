@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from legation import Database, Platform
+from legation import Channel, Database, Platform
 from legation.access.decide import Allow, AllowOnly, Deny, Principal, decide
 from legation.access.scopes import Scoped
 from legation.api.route import Route
@@ -52,11 +52,9 @@ from legation_testing import NEW_YEAR_2026, Client
 from ...access_oracle import (
     ADMIN,
     ID,
-    OPEN,
     OPERATIONS,
+    PUBLIC,
     SEVERAL,
-    SIGNATURE,
-    WELCOME,
     Asker,
     Question,
     owner_of_a_run,
@@ -64,7 +62,7 @@ from ...access_oracle import (
     verdict,
     visible_ids,
 )
-from ...callers import Issuer, demo
+from ...callers import CHAT, Issuer, demo
 
 pytestmark = pytest.mark.enumeration
 
@@ -105,6 +103,8 @@ ALPHABET: Final = (
     "channels:write",
     "channels:chat:read",
     "audit:read",
+    "users:read",
+    "users:erase",
     "memories:read",
     "traces:write",
     ADMIN,
@@ -143,6 +143,13 @@ ALPHABET: Final = (
 )
 TWO: Final = (Database("main", "sqlite://"), Database("second", "sqlite://"))
 UNRATED: Final = PlatformLimits(requests_per_second=0)
+DESK: Final = Channel(
+    id="desk",
+    kind="slack",
+    agent="beta",
+    signing_secret_env="CHAT_APP_SECRET",
+    bot_token_env="CHAT_ACCESS_TOKEN",
+)
 SERVED: Final = frozenset((route.method, route.template) for route in ROUTES)
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "TRACE", "BREW")
 BODIES: Final[Mapping[str, tuple[bytes, bytes]]] = {
@@ -161,6 +168,7 @@ BODIES: Final[Mapping[str, tuple[bytes, bytes]]] = {
     "/approvals/{approval_id}/resolve": (b"application/json", b'{"status": "approved"}'),
     "/channels/{channel}/discard": (b"application/json", b'{"all": true}'),
     "/channels/{channel}/test": (b"application/json", b'{"recipient": "49"}'),
+    "/channels/{channel}/send": (b"application/json", b'{"recipient": "group", "text": "hi"}'),
     "/me/explain": (b"application/json", b'{"method": "GET", "path": "/agents"}'),
 }
 QUERIES: Final[Mapping[str, str]] = {
@@ -168,6 +176,7 @@ QUERIES: Final[Mapping[str, str]] = {
     "/teams/{team_id}/runs": "?session_id=s-ada-crew",
     "/databases/{db_id}/migrate": "?dry_run=true",
     "/databases/all/migrate": "?dry_run=true",
+    "/users/{user_id}": "?dry_run=true",
 }
 
 
@@ -298,10 +307,12 @@ HOSTED: Final[Mapping[str, tuple[tuple[str, bool], ...]]] = {
     "agent_id": (("alpha", True), ("beta", True), ("ghost", False), ("a%3Ab", False)),
     "team_id": (("crew", True), ("alpha", False)),
     "db_id": (("main", True), ("second", True), ("ghost", False)),
-    "channel": (("chat", True), ("ghost", False)),
+    "channel": (("chat", True), ("desk", True), ("ghost", False)),
     "message_id": (("1", False),),
+    "message_index": (("1", True),),
     "reply_id": (("1", False),),
     "approval_id": (("no-such.1", False),),
+    "user_id": (("ada", True), ("ada%7Cx", True)),
     "digest": (("0", False),),
     "part": (("ghost.js", False),),
     "name": (("ghost.css", False),),
@@ -321,7 +332,9 @@ def places(runs: Mapping[str, str]) -> Iterator[Place]:
         suffix = "-crew" if "team_id" in names else ""
         owned = [name for name in names if name in ("session_id", "run_id")]
         first = [name for name in names if name not in owned]
-        for named, hosted in HOSTED[first[0]] if first else [("", True)]:
+        for named, there in HOSTED[first[0]] if first else [("", True)]:
+            # Buttons are pressed in Slack alone.
+            hosted = there and not (route.template.endswith("/interactions") and named == "chat")
             ids = {first[0]: named} if first else {}
             ids |= {name: HOSTED[name][0][0] for name in first[1:]}
             found = hosted and all(HOSTED[name][0][1] for name in first[1:])
@@ -329,8 +342,8 @@ def places(runs: Mapping[str, str]) -> Iterator[Place]:
                 session = f"s-{owner}{suffix}"
                 own = {"session_id": session, "run_id": runs.get(session, "no-such-run")}
                 # A run of alpha is no run of another agent.
-                there = named in ("alpha", "crew", "")
-                owners = dict.fromkeys(owned, owner if there else None)
+                theirs = named in ("alpha", "crew", "")
+                owners = dict.fromkeys(owned, owner if theirs else None)
                 sessions = dict.fromkeys(owned, session)
                 full = ids | {name: own[name] for name in owned}
                 yield Place(route, full, owners, found, sessions)
@@ -342,7 +355,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Generator[World]:
     runs = prepared(folder)
     paths = {name: folder / f"{name}.db" for name in ("main", "second")}
     opened = {name: sqlite3.connect(path, isolation_level=None) for name, path in paths.items()}
-    made = World(demo(ISSUER, databases=TWO, limits=UNRATED), Rehearsal(opened), list(places(runs)))
+    platform = demo(ISSUER, databases=TWO, limits=UNRATED, channels=(CHAT, DESK))
+    made = World(platform, Rehearsal(opened), list(places(runs)))
     made.rehearsal.run(made.platform.startup())
     yield made
     for connection in opened.values():
@@ -379,8 +393,7 @@ def _served(method: str, template: str) -> bool:
 
 
 def _no_method(template: str, scopes: frozenset[str] | None) -> str:
-    public = OPERATIONS.get(("GET", template)) in (OPEN, WELCOME, SIGNATURE)
-    return "401" if scopes is None and not public else "405"
+    return "401" if scopes is None and template not in PUBLIC else "405"
 
 
 def compare(

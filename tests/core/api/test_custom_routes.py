@@ -27,6 +27,7 @@ from legation.effects import (
 from legation.http.messages import empty_response
 from legation.http.refusals import NotFound
 from legation_testing import (
+    BadResponse,
     Client,
     ClientResponse,
     close_at_every_effect,
@@ -34,7 +35,7 @@ from legation_testing import (
     play,
 )
 
-from ...callers import ENVIRON, Issuer, demo
+from ...callers import ENVIRON, NOW, Issuer, demo
 from ...orders import Order, Shop, routes_of
 
 ISSUER: Final = Issuer()
@@ -210,6 +211,7 @@ def test_same_configuration_makes_another_platform_with_the_same_routes() -> Non
         assert client.get("/orders").json() == {"orders": []}
 
 
+@pytest.mark.enumeration
 def test_route_is_answered_after_a_crash_at_each_effect() -> None:
     def make() -> Client:
         shop = Shop()
@@ -348,6 +350,48 @@ def test_stream_may_emit_and_no_more_than_that() -> None:
     refused.__annotations__ = {"return": Streamed}
     with pytest.raises(Exception, match="may not yield Nudge"):
         answer_of(refused)
+
+
+def ticking(media_type: bytes) -> Callable[[Call], Streamed]:
+    """Return a handler whose stream has no end of its own."""
+
+    def body() -> Program[None]:
+        while True:
+            yield from Emit(b": tick\n\n")
+            yield from Sleep(3600.0)
+
+    def handler(call: Call) -> Streamed:
+        return Streamed(200, ((b"content-type", media_type),), body())
+
+    return handler
+
+
+@pytest.mark.parametrize("media_type", [b"text/event-stream", b"application/x-ndjson"])
+def test_a_stream_ends_with_the_token_of_its_caller(media_type: bytes) -> None:
+    route = CustomRoute(
+        "GET", "/mine", AnyToken(), ticking(media_type), operation="mine", summary="Mine"
+    )
+    with Client(demo(ISSUER, routes=[route])) as client:
+        stream = client.begin("GET", "/mine?a=b", token=ISSUER.token(sub="ann", exp=NOW + 2))
+        client.advance(11.9)
+        assert not stream.done
+        client.advance(1)
+
+        assert stream.done
+        events = media_type == b"text/event-stream"
+        assert [event.name for event in stream.events()] == ["token_expired"] * events
+        assert [event.json()["path"] for event in stream.events()] == ["/mine"] * events
+        with pytest.raises(BadResponse, match="not whole"):
+            stream.response()
+
+
+def test_a_stream_of_a_caller_without_a_token_has_no_such_end() -> None:
+    with Client(alone(ticking(b"text/event-stream"))) as client:
+        stream = client.begin("GET", "/mine")
+        client.advance(10_000)
+
+        assert not stream.done
+        stream.disconnect()
 
 
 def test_value_of_a_typed_dict_is_its_checkers_matter() -> None:

@@ -9,6 +9,7 @@ from attrs import evolve
 from legation import Platform
 from legation.access.authenticator import Authenticator, TokenRefused
 from legation.access.decide import Principal
+from legation.access.posture import Door
 from legation.api.routes import ROUTES
 from legation.effects import Log, Now, RandomBytes, Record, Transact
 from legation.http.messages import Answer, Headers, Request, Response
@@ -245,7 +246,8 @@ def test_a_bug_before_the_handler_lets_nobody_in() -> None:
     platform = demo(ISSUER)
     authenticator = platform._dispatcher.authenticator
     assert authenticator is not None
-    broken = Broken(authenticator.config, authenticator.rules, authenticator.keys)
+    files = (authenticator.key_file, authenticator.revocation_file)
+    broken = Broken(authenticator.config, authenticator.rules, authenticator.keys, *files)
     platform._dispatcher = evolve(platform._dispatcher, authenticator=broken)
     answer = played(platform, Request("GET", "/agents"), [*ARRIVED, *EXCUSED])
 
@@ -456,3 +458,64 @@ def test_each_living_node_has_its_part_of_a_rate() -> None:
     platform.context.shares.note_others("main", 3)
 
     assert count_answers(platform, Request("GET", "/agents")) == 2
+
+
+# --- who is trusted where authorization is off ---------------------------------------------------
+
+
+def status(platform: Platform, request: Request, caller: Principal | None = None) -> int:
+    """Return the status of the answer, whatever it asks for on its way."""
+    program = platform.answer(request, caller)
+    answers: dict[type[Any], Any] = {Now: NEW_YEAR_2026, RandomBytes: bytes(16)}
+    try:
+        effect: Any = next(program)
+        while True:
+            effect = program.send(answers.get(effect.__class__))
+    except StopIteration as stop:
+        answer: Answer = stop.value
+        return answer.status
+
+
+def named(host: bytes, client: str = "", target: str = "/agents") -> Request:
+    return Request("GET", target, ((b"accept", b"*/*"), (b"host", host)), client)
+
+
+def test_a_host_that_a_stranger_can_own_is_refused_where_authorization_is_off() -> None:
+    platform = demo(None, allowed_hosts=["app.example"])
+    hosts = (b"evil.example", b"localhost:1", b"localhost:1", b"app.example:443")
+
+    assert [status(platform, named(host)) for host in hosts] == [403, 200, 200, 200]
+    assert status(platform, Request("GET", "/agents")) == 200
+    assert status(platform, named(b"evil.example", target="/health")) == 200
+    assert status(platform, named(b"evil.example"), Principal("ann", ["agents:read"])) == 200
+
+
+def test_hosts_that_are_listed_bind_where_authorization_is_on() -> None:
+    bearer = (b"authorization", f"Bearer {ISSUER.token('agents:read')}".encode())
+    hosts = (b"evil.example", b"app.example")
+    asked = [Request("GET", "/agents", (bearer, (b"host", host))) for host in hosts]
+
+    assert [status(CLOSED, one) for one in asked] == [200, 200]
+    listed = demo(ISSUER, allowed_hosts=["app.example"])
+    assert [status(listed, one) for one in asked] == [403, 200]
+
+
+def test_other_machines_are_refused_at_a_door_that_is_local() -> None:
+    platform = demo(None)
+    near, far = named(b"localhost", "127.0.0.1"), named(b"localhost", "192.0.2.1")
+    before = status(platform, far)
+    platform.door = Door(local_only=True)
+
+    assert (before, status(platform, far), status(platform, near)) == (200, 403, 200)
+    assert status(platform, far, Principal("ann", ["agents:read"])) == 200
+    assert (platform.door.local_only, platform.find_unsafe()[0].severity) == (True, "low")
+
+
+def test_a_local_door_leaves_tokens_alone() -> None:
+    platform = demo(ISSUER)
+    platform.door = Door(local_only=True)
+
+    assert status(platform, asking("GET", "/agents", "agents:read")) == 200
+    listed = demo(ISSUER, allowed_hosts=["app.example"])
+    listed.door = Door(local_only=True)
+    assert status(listed, asking("GET", "/agents", "agents:read")) == 200

@@ -18,6 +18,7 @@ from legation.api.fields import (
     no_op,
     read_json,
     read_query,
+    several_texts,
     shape_name,
     text,
 )
@@ -189,3 +190,21 @@ def test_any_reading_can_be_declared() -> None:
         number: int = declare({"type": "integer"}, lambda read, name: read.integer(name), default=1)
 
     assert read_query(Odd, "number=3") == (Odd(3), ())
+
+
+@frozen
+class Paths:
+    """A field that is sent several times."""
+
+    path: tuple[str, ...] = several_texts("Where", most=2, max_length=3, fault="leads nowhere")
+
+
+def test_a_field_that_may_be_repeated_is_an_array_in_the_document() -> None:
+    assert read_query(Paths, "path=a&path=b") == (Paths(("a", "b")), ())
+    assert read_query(Paths, "") == (Paths(()), ())
+    (fault,) = read_query(Paths, "path=a&path=b&path=c")[1]
+    assert fault == Fault("query.path", "must be sent at most 2 times")
+    (field,) = fields_of(Paths)
+    items = {"type": "string", "minLength": 1, "maxLength": 3}
+    assert field.schema == {"type": "array", "items": items, "maxItems": 2}
+    assert field.fault == "leads nowhere"

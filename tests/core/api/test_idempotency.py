@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 
 from legation import Platform
-from legation.config import Agent, Model
-from legation.store.failures import Busy, StoreFailure
+from legation.config import Agent, Database, Model
+from legation.effects import Transact
+from legation.store.failures import Busy, StoreFailure, Unavailable
 from legation.store.idempotency import ReleaseKey, SettleKey
 from legation.store.runs import StartRun
+from legation.store.sessions import DeleteSessions
 from legation_testing import Client
 
 KEY = {"idempotency-key": "k1"}
@@ -146,3 +148,54 @@ def test_a_failure_of_the_database_is_for_whoever_asked_for_it(client: Client) -
     assert ask(client).status == 503
     client.advance(20)
     assert ask(client).status == 200
+
+
+# --- deleted sessions and runs -------------------------------------------------------------------
+
+
+def two_databases() -> Platform:
+    """Return a platform with an agent in each of two databases; the first keeps the answers."""
+    databases = (Database("main", "sqlite://"), Database("other", "sqlite://"))
+    return Platform(databases=databases, agents=(Agent(id="a"), Agent(id="b", database="other")))
+
+
+def count_begun(client: Client) -> int:
+    """Return how many runs were begun; an id is that of the key, each time."""
+    units = (done.effect.unit for done in client.effects if isinstance(done.effect, Transact))
+    return sum(isinstance(getattr(one, "unit", None), StartRun) for one in units)
+
+
+@pytest.mark.parametrize(("agent", "database"), [("a", "main"), ("b", "other")])
+@pytest.mark.parametrize("whole", [True, False], ids=["session", "run"])
+def test_what_was_deleted_does_not_come_back_by_its_key(
+    agent: str, database: str, *, whole: bool
+) -> None:
+    with Client(two_databases) as client:
+        path, form = f"/agents/{agent}/runs", {**FORM, "session_id": "s1"}
+        first = client.post(path, form=form, headers=KEY).json()["run_id"]
+        kept = client.post(
+            path, form={**form, "session_id": "s2"}, headers={"idempotency-key": "2"}
+        )
+        run = "" if whole else f"/runs/{first}"
+        client.delete(f"/sessions/s1{run}?db_id={database}").expect_success()
+
+        client.post(path, form=form, headers=KEY).expect_success()
+        assert count_begun(client) == 3
+        again = client.post(
+            path, form={**form, "session_id": "s2"}, headers={"idempotency-key": "2"}
+        )
+        assert again.body == kept.body
+
+
+def test_a_deletion_broken_off_behind_the_answers_is_completed_when_it_is_repeated() -> None:
+    with Client(two_databases) as client:
+        form = {**FORM, "session_id": "s1"}
+        client.post("/agents/b/runs", form=form, headers=KEY).expect_success()
+        fault = client.fail_at(DeleteSessions, Unavailable(), times=None)
+
+        assert client.delete("/sessions/s1?db_id=other").status == 503
+        assert client.get("/sessions/s1?db_id=other").status == 200
+        fault.disarm()
+        client.delete("/sessions/s1?db_id=other").expect_success()
+        client.post("/agents/b/runs", form=form, headers=KEY).expect_success()
+        assert count_begun(client) == 2

@@ -71,26 +71,31 @@ def test_what_is_posted_takes_a_key(more: dict[str, Any], *, takes_key: bool) ->
 # --- how much of a body is read -----------------------------------------------------------------
 
 SMALL, STATE, IDS, RUN, DELIVERY = 16 << 10, 2 << 20, 1 << 20, 10 << 20, 4 << 20
+FORM = 256 << 10
 TAKES = {
     "explain_request": SMALL,
     "explain_access": SMALL,
     "resolve_approval_approvals__approval_id__resolve_post": RUN,
     **{f"create_{kind}_run": RUN for kind in ("agent", "team")},
     **{f"continue_{kind}_run": RUN for kind in ("agent", "team")},
+    **{f"fork_{kind}_run": RUN for kind in ("agent", "team")},
     **{f"cancel_{kind}_run": SMALL for kind in ("agent", "team")},
     **{f"resume_{kind}_run": SMALL for kind in ("agent", "team")},
     "create_session": STATE,
     "update_session": STATE,
     "rename_session": SMALL,
+    "fork_session": SMALL,
     "delete_sessions": IDS,
     "retry_channel_message": SMALL,
     "retry_channel_letters": IDS,
     "discard_channel_letters": IDS,
     "retry_channel_reply": SMALL,
     "send_channel_test": SMALL,
+    "send_channel_message": IDS,
     "migrate_database": SMALL,
     "migrate_all_databases": SMALL,
     "receive_webhook": DELIVERY,
+    "receive_interaction": FORM,
 }
 
 

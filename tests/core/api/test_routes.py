@@ -57,10 +57,10 @@ def test_only_readiness_is_open_to_all_and_tells_more_to_some() -> None:
     assert {r.template for r in ROUTES if isinstance(r.need, Open)} == {"/ready"}
 
 
-def test_only_webhooks_are_signed() -> None:
+def test_only_what_providers_send_is_signed() -> None:
     signed = {route.template for route in ROUTES if isinstance(route.need, Signed)}
 
-    assert signed == {"/{channel}/webhook"}
+    assert signed == {"/{channel}/webhook", "/{channel}/interactions"}
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.operation)

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from legation.channels.answer_files import AnswerFile
 from legation.channels.deliveries import IncomingMessage
 from legation.channels.replies import (
     GiveUp,
+    Moved,
     Outcome,
     Part,
     Reply,
@@ -20,12 +22,15 @@ from legation.channels.replies import (
     TextSpan,
     decode_reply,
     encode_reply,
+    file_replies,
     general_outcome,
     outbox_rows,
+    replace_draft,
     replies_to,
     reply_key,
     retry_after,
     split_text,
+    stream_key,
     utf16_length,
 )
 from legation.effects import FetchReply, Unreachable
@@ -286,3 +291,20 @@ def test_a_status_is_success_for_later_or_final(
 
 def test_what_the_provider_said_is_kept_for_the_operator() -> None:
     assert general_outcome(_reply(400), NOW, "code 7") == GiveUp("HTTP 400: code 7")
+
+
+def test_a_chat_that_moved_is_a_reason_that_a_person_reads() -> None:
+    assert Moved("-1007").reason == "the chat has moved"
+
+
+def test_the_first_part_of_an_answer_takes_the_place_of_the_draft_but_no_file_does() -> None:
+    message = IncomingMessage("m", "4911")
+    parts = replies_to(message, "one two", lambda text: map(Part, text.split()), 5)
+    file = AnswerFile("a.png", "image/png", "")
+    files = file_replies(message, [file], 1, 5)
+
+    assert [part.edits for part in replace_draft(parts, "9")] == ["9", ""]
+    assert replace_draft(parts, "") == parts
+    assert replace_draft((), "9") == ()
+    assert replace_draft(files, "9") == files
+    assert stream_key("m") == "stream-m"

@@ -20,7 +20,8 @@ from legation.channels.deliveries import (
     IncomingMessage,
     NotUnderstood,
 )
-from legation.channels.replies import GiveUp, Outcome, Reply, RetryLater, Sent
+from legation.channels.identity import Identity
+from legation.channels.replies import GiveUp, Outcome, Reply, RetryLater, Sent, Unauthorized
 from legation.channels.signatures import SignatureRefused, Verified
 from legation.channels.slack import Slack
 from legation.effects import FetchReply, Unreachable
@@ -94,6 +95,61 @@ def test_a_mention_in_a_channel_opens_a_thread() -> None:
 )
 def test_the_markup_of_slack_is_read_as_its_writer_saw_it(text: str, plain: str) -> None:
     assert only(text=text).text == plain
+
+
+DESK = Identity("UDESK", "desk", workspace="T1")
+
+
+def read(root: dict[str, Any], identity: Identity | None) -> Any:
+    return CHANNEL.parse(Verified(json.dumps(root).encode()), identity)
+
+
+def test_our_own_mention_is_taken_out_also_without_authorizations() -> None:
+    root = event(type="app_mention", channel="C1", text="<@UDESK> hello <@U2>")
+    del root["authorizations"]
+
+    assert read(root, DESK).messages[0].text == "hello @U2"
+    assert read(root, None).messages[0].text == "@UDESK hello @U2"
+
+
+def test_what_we_write_ourselves_is_from_us_also_without_authorizations() -> None:
+    root = event(user="UDESK", text="x")
+    del root["authorizations"]
+
+    assert read(root, DESK).messages[0].from_self
+
+
+@pytest.mark.parametrize(
+    ("team", "authorized", "identity", "answered"),
+    [
+        ("T1", None, DESK, True),
+        ("T2", None, DESK, False),
+        ("T2", None, None, True),
+        ("T2", None, evolve(DESK, workspace=""), True),
+        (None, None, DESK, True),
+        ("T2", "T1", DESK, True),
+        ("T1", "T2", DESK, False),
+        (7, None, DESK, False),
+    ],
+    ids=[
+        "ours",
+        "another",
+        "ours is not known",
+        "a whole organization",
+        "none is named",
+        "a channel that two share",
+        "for the installation of another",
+        "nonsense",
+    ],
+)
+def test_an_event_of_another_workspace_is_ignored_with_a_reason(
+    team: Any, authorized: str | None, identity: Identity | None, *, answered: bool
+) -> None:
+    authorizations = [{"team_id": authorized, "user_id": "UDESK", "is_bot": True}]
+    given = authorizations if authorized else []
+    found = read({**event(text="x"), "team_id": team, "authorizations": given}, identity)
+
+    assert (found == Ignored("another workspace")) is not answered
 
 
 def test_a_question_in_a_thread_stays_there() -> None:
@@ -263,8 +319,18 @@ def answer(status: int, content: Any) -> FetchReply:
         (answer(200, {"ok": False, "error": "ratelimited"}), RetryLater(2, "ratelimited")),
         (answer(429, {"ok": False, "error": "ratelimited"}), RetryLater(2, "HTTP 429")),
         (answer(404, {}), GiveUp("HTTP 404")),
+        *(
+            (answer(200, {"ok": False, "error": error}), Unauthorized(error))
+            for error in ("invalid_auth", "not_authed", "token_revoked", "account_inactive")
+        ),
         (Unreachable("timeout"), RetryLater(None, "timeout")),
     ],
 )
 def test_the_answer_is_judged(reply: FetchReply | Unreachable, outcome: Outcome) -> None:
     assert CHANNEL.read_reply(reply, NOW) == outcome
+
+
+def test_an_app_that_does_not_know_its_workspace_reads_every_event() -> None:
+    root = event(type="message", channel_type="im", channel="D1", user="U1", text="hi", ts="1.1")
+
+    assert CHANNEL.read_delivery(root, "d") == CHANNEL.read_addressed(root, "d", None)

@@ -84,7 +84,7 @@ def test_a_message_of_nobody_is_malformed_and_says_so(data: Any) -> None:
 
 
 def test_anything_else_is_ignored_or_not_understood() -> None:
-    reason = 'The type is neither "message" nor begins with "message."'
+    reason = 'The type is neither "message" nor "decision", nor begins with "message."'
 
     assert parse({"type": "messages"}) == parse({}) == Ignored(reason)
     assert parse([]) == Ignored("not an object")
@@ -130,6 +130,35 @@ def test_the_next_attempt_has_the_same_id_and_body_and_its_own_time() -> None:
     assert dict(first.headers)["webhook-id"] == dict(later.headers)["webhook-id"] == "reply-msg_1"
     assert dict(later.headers)["webhook-timestamp"] == "1700000060"
     assert first != later
+
+
+def test_what_is_signed_is_read_in_one_way_though_an_id_may_have_dots() -> None:
+    """The same signed bytes, with another border between id, time and body, are no message."""
+    name, seconds = "evt.1700000000", "1700000000"
+    body = b'{"type": "message", "data": {"sender": "ada", "text": "1.2"}}'
+    fetch = CHANNEL.sign(name, body, NOW)
+    signature = dict(fetch.headers)["webhook-signature"].encode()
+
+    def read(name: bytes, seconds: bytes, body: bytes) -> object:
+        headers = (
+            (b"webhook-id", name),
+            (b"webhook-timestamp", seconds),
+            (b"webhook-signature", signature),
+        )
+        verified = CHANNEL.verify(headers, body, NOW)
+        return CHANNEL.parse(verified) if isinstance(verified, Verified) else verified
+
+    assert isinstance(read(name.encode(), seconds.encode(), body), Delivery)
+    signed = f"{name}.{seconds}.".encode() + body
+    dots = [place for place, byte in enumerate(signed) if byte == ord(".")]
+    others = [
+        read(signed[:first], signed[first + 1 : second], signed[second + 1 :])
+        for first in dots
+        for second in dots
+        if first < second and (first, second) != (dots[1], dots[2])
+    ]
+    assert len(others) == 5
+    assert not any(isinstance(other, Delivery) for other in others)
 
 
 def test_our_own_reply_sent_back_to_us_is_no_message() -> None:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from legation.channels.deliveries import (
+    ChatMoved,
     ContentKind,
     Delivery,
     Ignored,
@@ -18,9 +19,19 @@ from legation.channels.deliveries import (
     NotUnderstood,
     rest_of_new,
 )
-from legation.channels.replies import GiveUp, Outcome, Reply, RetryLater, Sent
+from legation.channels.identity import Identity
+from legation.channels.replies import (
+    GiveUp,
+    Moved,
+    Outcome,
+    Reply,
+    RetryLater,
+    Sent,
+    Unauthorized,
+)
 from legation.channels.signatures import SignatureRefused, Verified
 from legation.channels.telegram import Telegram
+from legation.channels.telegram_groups import FOR_ANOTHER, NAME_UNKNOWN
 from legation.effects import FetchReply, Unreachable
 
 CHANNEL = Telegram(
@@ -57,6 +68,7 @@ def test_a_text_is_a_message_known_by_its_update() -> None:
         provider_id="5",
         sent_us=1_000_000,
         in_group=True,
+        name="Ada",
     )
 
 
@@ -108,7 +120,14 @@ def test_a_pressed_button_is_a_message() -> None:
 
     assert delivery.messages == (
         IncomingMessage(
-            "9", "42", ContentKind.BUTTON, "yes", conversation="1", provider_id="5", reply_to="5"
+            "9",
+            "42",
+            ContentKind.BUTTON,
+            "yes",
+            conversation="1",
+            provider_id="5",
+            reply_to="5",
+            name="Ada",
         ),
     )
 
@@ -149,48 +168,143 @@ def test_a_group_is_told_apart(chat: dict[str, Any], in_group: bool) -> None:
     assert only(sticker={}, chat=chat).in_group is in_group
 
 
-def asked(**content: Any) -> Any:
-    return ASKED.parse(Verified(json.dumps(update(**content)).encode()))
+LEGATION = Identity("77", "Legation_Bot", reads_groups=True)
+UNREAD = evolve(LEGATION, reads_groups=False)
+HELD = (NAME_UNKNOWN,)
 
 
-def entity(kind: Any, offset: Any, length: Any) -> list[dict[str, Any]]:
-    return [{"type": kind, "offset": offset, "length": length}]
+def asked(identity: Identity | None = LEGATION, codec: Telegram = ASKED, **content: Any) -> Any:
+    return codec.parse(Verified(json.dumps(update(**content)).encode()), identity)
+
+
+def entity(kind: Any, offset: Any, length: Any, **more: Any) -> list[dict[str, Any]]:
+    return [{"type": kind, "offset": offset, "length": length, **more}]
+
+
+def command(text: str, name: str) -> dict[str, Any]:
+    return {"text": text, "entities": entity("bot_command", 0, len(name))}
 
 
 US = {"message_id": 4, "from": {"id": 77, "is_bot": True}}
+THEM = {"message_id": 4, "from": {"id": 8, "is_bot": True}}
+NAMED = {"text": "you", "entities": entity("text_mention", 0, 3, user={"id": 77})}
+OURS = {"text": "\U0001f44d @legation_bot hi", "entities": entity("mention", 3, 13)}
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (command("/ask@legation_bot why", "/ask@legation_bot"), "/ask why"),
+        (command("/new@Legation_Bot", "/new@Legation_Bot"), "/new"),
+        (command("/new hello", "/new"), "/new hello"),
+        (command("/help", "/help"), "/help"),
+        (OURS, "\U0001f44d hi"),
+        ({"text": "hi @legation_bot", "entities": entity("mention", 3, 13)}, "hi"),
+        ({"text": "(@legation_bot)", "entities": entity("mention", 1, 13)}, "()"),
+        (
+            {"photo": [], "caption": "@legation_bot", "caption_entities": entity("mention", 0, 13)},
+            "@legation_bot",
+        ),
+        (NAMED, "you"),
+        ({"text": "and then?", "reply_to_message": US}, "and then?"),
+        ({"text": "hi", "chat": {"id": 42, "type": "private"}}, "hi"),
+    ],
+)
+def test_in_a_group_what_is_meant_for_us_is_a_message_without_our_name(
+    content: dict[str, Any], text: str
+) -> None:
+    (found,) = asked(**content).messages
+
+    assert found.text == text
+
+
+WEATHER = command("/weather@other_bot", "/weather@other_bot")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ({"text": "hi"}, "not mentioned"),
+        ({"sticker": {}}, "not mentioned"),
+        ({"new_chat_members": []}, "not mentioned"),
+        (WEATHER, FOR_ANOTHER),
+        ({**WEATHER, "reply_to_message": US}, FOR_ANOTHER),
+        ({"text": "@gif_bot cats", "entities": entity("mention", 0, 8)}, "not mentioned"),
+        ({"text": "ask @robert_talbot", "entities": entity("mention", 4, 14)}, "not mentioned"),
+        ({"text": "@legation_bo t", "entities": entity("mention", 0, 12)}, "not mentioned"),
+        ({"text": "@legation_bot", "entities": entity("mention", "0", 13)}, "not mentioned"),
+        ({"text": "@legation_bot", "entities": entity("mention", 0, None)}, "not mentioned"),
+        ({"text": "@legation_bot", "entities": entity("mention", -2, 13)}, "not mentioned"),
+        ({"text": "a bot", "entities": entity("bold", 0, 5)}, "not mentioned"),
+        (command("/weather", "/weather"), "not mentioned"),
+        ({"text": "you", "entities": entity("text_mention", 0, 3)}, "not mentioned"),
+        ({"text": "and then?", "reply_to_message": THEM}, "not mentioned"),
+        (
+            {"text": "x", "reply_to_message": {**US, "forum_topic_created": {"name": "T"}}},
+            "not mentioned",
+        ),
+    ],
+)
+def test_in_a_group_nothing_else_is(content: dict[str, Any], reason: str) -> None:
+    assert asked(**content) == Delivery((), (reason,))
+
+
+def test_a_command_without_a_name_is_ours_where_telegram_chose_us() -> None:
+    weather = command("/weather", "/weather")
+
+    assert len(asked(UNREAD, **weather).messages) == 1
+    assert asked(evolve(LEGATION, reads_groups=None), **weather).messages == ()
+
+
+def test_two_bots_in_one_group_answer_each_its_own() -> None:
+    other = evolve(ASKED, bot_token="78:other", name="other")
+    meant = [
+        [
+            name
+            for name, codec, identity in (
+                ("ours", ASKED, UNREAD),
+                ("other", other, Identity("78", "other_bot", reads_groups=False)),
+            )
+            if asked(identity, codec, **content).messages
+        ]
+        for content in (OURS, WEATHER, {"text": "x", "reply_to_message": US}, {"text": "hi"})
+    ]
+
+    assert meant == [["ours"], ["other"], ["ours"], []]
+
+
+def test_a_bot_that_answers_everything_leaves_the_commands_of_others() -> None:
+    assert len(asked(codec=CHANNEL, text="hi").messages) == 1
+    assert asked(codec=CHANNEL, **WEATHER).ignored == (FOR_ANOTHER,)
+    assert asked(None, CHANNEL, **WEATHER).ignored == HELD
 
 
 @pytest.mark.parametrize(
     "content",
-    [
-        {"text": "/ask", "entities": entity("bot_command", 0, 4)},
-        {"text": "\U0001f44d @Legation_Bot hi", "entities": entity("mention", 3, 13)},
-        {"photo": [], "caption": "@legationbot", "caption_entities": entity("mention", 0, 12)},
-        {"text": "you", "entities": [{"type": "text_mention", "user": {"id": 77}}]},
-        {"text": "and then?", "reply_to_message": US},
-        {"text": "hi", "chat": {"id": 42, "type": "private"}},
-    ],
+    [{"text": "x", "reply_to_message": US}, NAMED, command("/new", "/new")],
+    ids=["a reply to us", "our id", "for every bot"],
 )
-def test_in_a_group_what_is_meant_for_a_bot_is_a_message(content: dict[str, Any]) -> None:
-    assert len(asked(**content).messages) == 1
+@pytest.mark.parametrize("identity", [None, Identity("78", "Legation_Bot", reads_groups=False)])
+def test_without_a_name_what_is_ours_beyond_doubt_is_answered(
+    content: dict[str, Any], identity: Identity | None
+) -> None:
+    assert len(asked(identity, **content).messages) == 1
 
 
 @pytest.mark.parametrize(
-    "content",
+    ("content", "ignored"),
     [
-        {"text": "hi"},
-        {"sticker": {}},
-        {"new_chat_members": []},
-        {"text": "\U0001f44d @ada_bo t", "entities": entity("mention", 3, 7)},
-        {"text": "@legation_bot", "entities": entity("mention", "0", 13)},
-        {"text": "@legation_bot", "entities": entity("mention", 0, None)},
-        {"text": "a bot", "entities": entity("bold", 0, 5)},
-        {"text": "and then?", "reply_to_message": {"from": {"id": 8, "is_bot": True}}},
-        {"text": "x", "reply_to_message": {**US, "forum_topic_created": {"name": "T"}}},
+        (OURS, HELD),
+        (WEATHER, HELD),
+        (command("/weather", "/weather"), ("not mentioned",)),
+        ({"text": "hi"}, ("not mentioned",)),
     ],
 )
-def test_in_a_group_nothing_else_is(content: dict[str, Any]) -> None:
-    assert asked(**content) == Delivery((), ("not mentioned",))
+@pytest.mark.parametrize("identity", [None, Identity("78", "Legation_Bot", reads_groups=False)])
+def test_without_a_name_nothing_else_is(
+    content: dict[str, Any], ignored: tuple[str, ...], identity: Identity | None
+) -> None:
+    assert asked(identity, **content) == Delivery((), ignored)
 
 
 def test_a_button_without_data_is_unsupported() -> None:
@@ -206,6 +320,27 @@ def test_bots_are_flagged_ourselves_above_all(user: dict[str, Any]) -> None:
 
 def test_a_message_of_nobody_is_malformed() -> None:
     assert parse(update(text="x", **{"from": None})) == Delivery((), ("malformed",))
+
+
+@pytest.mark.parametrize(
+    ("here", "content"),
+    [
+        (-7, {"migrate_to_chat_id": -1007}),
+        (-1007, {"migrate_from_chat_id": -7}),
+    ],
+    ids=["in the group that was", "in the supergroup that is"],
+)
+def test_a_group_that_became_a_supergroup_is_told(here: int, content: dict[str, Any]) -> None:
+    chat = {"id": here, "type": "group"}
+
+    assert parse(update(chat=chat, **content)) == Delivery((), moved=(ChatMoved("-7", "-1007"),))
+
+
+@pytest.mark.parametrize("to", [-7, 10**30, "-1007", True, None, {"id": 1}])
+def test_a_chat_that_moves_nowhere_stays(to: Any) -> None:
+    found = parse(update(chat={"id": -7, "type": "private"}, migrate_to_chat_id=to))
+
+    assert (found.moved, len(found.messages)) == ((), 1)
 
 
 def test_an_edit_is_no_message() -> None:
@@ -248,7 +383,8 @@ def test_any_update_gives_a_value_and_any_message_of_it_can_be_answered(
     root = {"update_id": 1, "message": message, "callback_query": press}
     delivery = parse(root)
 
-    assert isinstance(ASKED.parse(Verified(json.dumps(root).encode())), Delivery)
+    for identity in (None, LEGATION):
+        assert isinstance(ASKED.parse(Verified(json.dumps(root).encode()), identity), Delivery)
     assert isinstance(delivery, Delivery)
     for m in delivery.messages:
         CHANNEL.encode(Reply("k", m.conversation, "x", m.thread, m.provider_id), NOW)
@@ -340,6 +476,10 @@ def answer(status: int, content: Any) -> FetchReply:
     return FetchReply(status, {"retry-after": "2"}, json.dumps(content).encode())
 
 
+def moved_to(chat: Any) -> FetchReply:
+    return answer(400, {"error_code": 400, "parameters": {"migrate_to_chat_id": chat}})
+
+
 @pytest.mark.parametrize(
     ("reply", "outcome"),
     [
@@ -365,10 +505,31 @@ def answer(status: int, content: Any) -> FetchReply:
             answer(429, {"error_code": 429, "parameters": {"retry_after": 10**9}}),
             RetryLater(2, "HTTP 429: code 429"),
         ),
+        (
+            answer(401, {"ok": False, "error_code": 401, "description": "Unauthorized"}),
+            Unauthorized("HTTP 401: code 401, Unauthorized"),
+        ),
+        (
+            answer(404, {"ok": False, "error_code": 404, "description": "Not Found"}),
+            Unauthorized("HTTP 404: code 404, Not Found"),
+        ),
+        (FetchReply(404, {}, b"<html>"), Unauthorized("HTTP 404")),
+        (moved_to(-1001234567890), Moved("-1001234567890")),
+        *((moved_to(chat), GiveUp("HTTP 400: code 400")) for chat in (10**30, True, "-100", None)),
         (answer(200, {"error_code": 429}), RetryLater(2, "HTTP 200: code 429")),
+        (answer(200, {"ok": False, "error_code": 502}), RetryLater(2, "HTTP 200: code 502")),
         (answer(502, None), RetryLater(2, "HTTP 502")),
         (Unreachable("tls"), RetryLater(None, "tls")),
     ],
 )
 def test_the_answer_is_judged(reply: FetchReply | Unreachable, outcome: Outcome) -> None:
     assert CHANNEL.read_reply(reply, NOW) == outcome
+
+
+@pytest.mark.parametrize(("kind", "in_group"), [("supergroup", True), ("private", False)])
+def test_a_press_in_a_group_is_among_others(kind: str, in_group: bool) -> None:
+    message = {"message_id": 5, "chat": {"id": -100, "type": kind}}
+    pressed = {"id": "1", "from": ADA, "data": "more", "message": message}
+    delivery = parse({"update_id": 9, "callback_query": pressed})
+
+    assert [found.in_group for found in delivery.messages] == [in_group]

@@ -354,6 +354,7 @@ def test_what_needs_no_token_is_the_webhook_and_nothing_below_or_beside_it() -> 
     ] == [
         ("GET", "/{channel}/webhook"),
         ("POST", "/{channel}/webhook"),
+        ("POST", "/{channel}/interactions"),
     ]
 
 

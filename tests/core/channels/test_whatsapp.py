@@ -23,7 +23,7 @@ from legation.channels.deliveries import (
     Undelivered,
     treat,
 )
-from legation.channels.replies import GiveUp, Outcome, Reply, RetryLater, Sent
+from legation.channels.replies import GiveUp, Outcome, Reply, RetryLater, Sent, Unauthorized
 from legation.channels.signatures import SignatureRefused, Verified
 from legation.channels.whatsapp import WhatsApp
 from legation.effects import FetchReply, Unreachable
@@ -309,19 +309,19 @@ def test_a_reply_that_was_not_delivered_is_told_with_the_codes_of_meta() -> None
     codes: list[Any] = [[{"code": 131047}, {"code": 131026}], None, [{"code": "<b>"}]]
     keys = ("reply-wamid.1", "reply.2-wamid.1", "apology-wamid.1")
     failed = [
-        {"status": "failed", "biz_opaque_callback_data": key, "errors": errors}
+        {"status": "failed", "id": f"of-{key}", "biz_opaque_callback_data": key, "errors": errors}
         for key, errors in zip(keys, codes, strict=True)
     ]
     others: list[dict[str, Any]] = [
         {"status": "failed", "errors": [{"code": 1}]},
-        {"status": "failed", "biz_opaque_callback_data": "campaign-7"},
+        *({"status": "failed", "biz_opaque_callback_data": key} for key in ("ä", "k" * 513, 7)),
         {"status": "read", "biz_opaque_callback_data": "reply-wamid.1"},
     ]
 
     assert parse(body(value(statuses=[*others, *failed]))).undelivered == (
-        Undelivered("code 131047, code 131026"),
-        Undelivered("no code"),
-        Undelivered("no code"),
+        Undelivered("code 131047, code 131026", keys[0], f"of-{keys[0]}"),
+        Undelivered("no code", keys[1], f"of-{keys[1]}"),
+        Undelivered("no code", keys[2], f"of-{keys[2]}"),
     )
 
 
@@ -486,7 +486,13 @@ def answer(status: int, content: Any, **headers: str) -> FetchReply:
         (answer(200, {"error": {"code": 100}}), GiveUp("HTTP 200: code 100")),
         (answer(400, {"error": {"code": 131047}}), GiveUp("HTTP 400: code 131047")),
         (answer(400, {"error": {"code": [1]}}), GiveUp("HTTP 400")),
-        (answer(401, {"error": {"code": 190}}), GiveUp("HTTP 401: code 190")),
+        (answer(401, {"error": {"code": 190}}), Unauthorized("HTTP 401: code 190")),
+        (answer(400, {"error": {"code": 190}}), Unauthorized("HTTP 400: code 190")),
+        (answer(401, {"error": {"code": 0}}), Unauthorized("HTTP 401: code 0")),
+        (answer(403, {"error": {"code": 10}}), Unauthorized("HTTP 403: code 10")),
+        (answer(403, {"error": {"code": 200}}), Unauthorized("HTTP 403: code 200")),
+        (FetchReply(401, {}, b""), Unauthorized("HTTP 401: code 0")),
+        (answer(400, {"error": {"code": 131026}}), GiveUp("HTTP 400: code 131026")),
         (answer(400, {"error": {"code": 130429}}), RetryLater(None, "HTTP 400: code 130429")),
         (
             answer(400, {"error": {"code": 131056}}, retry_after="6"),
@@ -509,4 +515,4 @@ def test_metas_answer_is_judged(reply: FetchReply | Unreachable, outcome: Outcom
 def test_any_answer_is_judged(status: int, tree: Any) -> None:
     outcome = CHANNEL.read_reply(answer(status, tree), NOW)
 
-    assert isinstance(outcome, Sent | RetryLater | GiveUp)
+    assert isinstance(outcome, Sent | RetryLater | GiveUp | Unauthorized)

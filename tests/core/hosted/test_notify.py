@@ -31,6 +31,7 @@ def faults(**options: Any) -> list[str]:
         ({"url": "ftp://h.test"}, "notify.url: must be an http or https URL"),
         ({"url": "https://h.test/a b"}, "notify.url: must be an http or https URL"),
         ({"url": ""}, "notify.url: must be an http or https URL"),
+        ({"secret_env": None}, "notify.secret_env: missing"),
         ({"secret_env": "NO"}, "notify.secret_env: the environment variable NO is not set"),
         (
             {"previous_secret_env": "NO"},
@@ -90,7 +91,6 @@ def test_a_file_says_it_in_a_table() -> None:
     assert config.notify == Notify(url="https://h.test", secret_env="HOOK", on=["failed"])
 
     for wrong, path in (
-        ({"url": "https://h.test"}, "notify.secret_env"),
         ({**table, "secret": "x"}, "notify"),
         ({**table, "on": "failed"}, "notify.on"),
         ("x", "notify"),

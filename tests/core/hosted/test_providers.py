@@ -10,6 +10,7 @@ import pytest
 from legation import Agent, Platform
 from legation.config import Model
 from legation.hosted.providers import model_of
+from legation.hosted.secret_sources import SecretReader, SecretSources
 from legation.models.anthropic import AnthropicMessages
 from legation.models.chat_completions import ChatCompletions
 from legation.models.conversation import ModelProtocol
@@ -21,10 +22,9 @@ KEYS = {"OPENAI_API_KEY": "key-1", "ANTHROPIC_API_KEY": "key-2", "MINE": "key-3"
 
 def made(environ: dict[str, str] = KEYS, **settings: Any) -> tuple[ModelProtocol, list[str]]:
     faults: list[str] = []
-    model = model_of(
-        Model("m", **settings), environ, lambda path, told: faults.append(f"{path}: {told}")
-    )
-    return model, faults
+    sources = SecretSources(environ)
+    secrets = SecretReader(sources, lambda path, told: faults.append(f"{path}: {told}"))
+    return model_of(Model("m", **settings), secrets), faults
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from legation.config import (
 )
 from legation.hosted.registry import DEFAULT_DATABASE, MAX_DEPTH, Registry, build
 from legation.http.refusals import Fault
+from legation.kinds import AnthropicModel, OpenAIModel
 from legation.models.echo import Echo
 from legation.shares.limits import LimitOverrides, NodeLimits, PlatformLimits
 from legation.tools import ToolError, tool
@@ -48,6 +49,12 @@ def chat(**more: Any) -> Channel:
         **more,
     }
     return Channel(**settings)
+
+
+def test_a_channel_has_its_path_by_its_id() -> None:
+    registry = made(agents=[Agent(id="a")], channels=[chat(id="front-desk")])
+
+    assert registry.channels["front-desk"].webhook == "/front-desk/webhook"
 
 
 def test_nothing_configured_has_the_default_database() -> None:
@@ -268,6 +275,36 @@ def test_a_team_answers_a_channel_with_the_usual_apology() -> None:
 
     assert registry.channels["chat"].component is registry.teams["t"]
     assert registry.channels["chat"].apology
+
+
+@pytest.mark.parametrize(
+    ("name", "models", "sentence"),
+    [
+        ("ears", [], "no model 'ears': name one of the provider openai; there is none"),
+        ("echo", [], "'echo' transcribes nothing: name one of the provider openai; there is none"),
+        (
+            "claude",
+            [
+                AnthropicModel("claude", "c", api_key_env="S"),
+                OpenAIModel("ears", "w", base_url="http://e/v1"),
+            ],
+            "'claude' transcribes nothing: name one of the provider openai; there are: ears",
+        ),
+    ],
+)
+def test_what_transcribes_nothing_is_refused(name: str, models: list[Any], sentence: str) -> None:
+    told = faults(agents=[Agent(id="a")], channels=[chat(transcribe=name)], models=models)
+
+    assert told == [f"channels.chat.transcribe: {sentence}"]
+
+
+def test_a_channel_hears_by_a_model_of_the_configuration() -> None:
+    ears = OpenAIModel("ears", "whisper-1", base_url="http://127.0.0.1:9/v1")
+    registry = made(agents=[Agent(id="a")], channels=[chat(transcribe="ears")], models=[ears])
+    transcriber = registry.channels["chat"].options.transcribe
+
+    assert transcriber is not None
+    assert transcriber.model.id == "whisper-1"
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a:b", "a/b", "*", "ä", "x" * 129, "a\n"])

@@ -156,3 +156,9 @@ def test_an_answer_in_the_place_of_a_platform_is_kept_by_nobody_and_has_its_id()
         ),
     )
     assert b'"Internal server error (incident 0f6d)"' in answer.body
+
+
+def test_the_default_origin_can_be_left_out() -> None:
+    alone = Cors.from_origins(("https://app.test",), default=False)
+
+    assert alone.origins == {b"https://app.test"}

@@ -17,6 +17,7 @@ from legation.http.sse import (
     ForeignEvent,
     encode,
     encode_departure,
+    encode_token_end,
     heartbeat,
     parse_last_event_id,
 )
@@ -212,3 +213,13 @@ def test_a_long_line_in_small_pieces_costs_no_more_than_its_length() -> None:
     assert read(*(line[at : at + 3] for at in range(0, len(line), 3))) == [
         ForeignEvent("", "x" * 300_000)
     ]
+
+
+def test_the_end_of_a_token_is_an_event_without_an_id() -> None:
+    whole = encode_token_end("Token has expired", "UNAUTHENTICATED", "/x", EventId("r", 7))
+    assert whole == (
+        b"event: token_expired\n"
+        b'data: {"event":"token_expired","detail":"Token has expired",'
+        b'"error_code":"UNAUTHENTICATED","path":"/x","last_event_id":"r:7"}\n\n'
+    )
+    assert b"last_event_id" not in encode_token_end("a", "b", "/x")

@@ -6,17 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from attrs import evolve
 
 from legation import Agent, Model
 from legation.effects import Sleep, Transact
 from legation.http.messages import compact_json
-from legation.messaging.answers import _answer_of, owner_of
+from legation.messaging.conversations import owner_of
 from legation.store.failures import Busy, StatementFailed
 from legation.store.inbox import AttachRun, CompleteMessage, FailMessage, PutMessages
 from legation.store.leased_queue import ClaimItems, ListLeases
 from legation.store.letters import FetchMessageRecord, MessageRecord
-from legation.store.run_rows import RunRow
 from legation.store.runs import FinishRun, StartRun
 from legation_testing import Client, Says, ScriptedModel, call
 
@@ -45,8 +43,7 @@ def texts(provider: Provider) -> list[str]:
 
 
 def letter(c: Client, message_id: str) -> MessageRecord:
-    keys = (f"reply-{message_id}", f"apology-{message_id}")
-    found = c.simulation.run(_transact(FetchMessageRecord("whatsapp", message_id, keys)))
+    found = c.simulation.run(_transact(FetchMessageRecord("whatsapp", message_id)))
     assert isinstance(found, MessageRecord)
     return found
 
@@ -152,45 +149,6 @@ def test_a_team_answers_as_an_agent_does() -> None:
         c.settle()
 
     assert texts(provider) == ["hello"]
-
-
-ROW = RunRow(
-    owner="o",
-    session_id="s",
-    run_no=1,
-    run_id="r",
-    parent_run_id=None,
-    kind="agent",
-    component_id="concierge",
-    status="COMPLETED",
-    input="{}",
-    output=None,
-    reason=None,
-    created_us=0,
-    started_us=0,
-    ended_us=0,
-    events=1,
-    lease_by=None,
-    lease_us=None,
-    attempt=1,
-)
-
-
-@pytest.mark.parametrize(
-    ("row", "said"),
-    [
-        (None, ""),
-        (ROW, ""),
-        (evolve(ROW, output='{"content": "hi"}', status="ERROR"), ""),
-        (evolve(ROW, output='{"content": "I need"}', status="PAUSED"), "I need"),
-        (evolve(ROW, output='{"content": null}'), ""),
-        (evolve(ROW, output='{"content": "  "}'), ""),
-        (evolve(ROW, output='{"content": " hi "}'), "hi"),
-        (evolve(ROW, output='{"content": {"a": "\u00e9"}}'), '{"a": "é"}'),
-    ],
-)
-def test_what_a_run_says_is_its_answer_or_what_it_waits_for(row: RunRow | None, said: str) -> None:
-    assert _answer_of(row) == said
 
 
 def test_a_run_that_fails_is_apologized_for_once() -> None:
@@ -402,6 +360,6 @@ def test_nothing_of_a_person_is_in_a_log_line_or_in_the_text_of_a_value(
         claimed = repr([p.effect for p in c.effects if _unit(ClaimItems)(p.effect)])
 
     assert provider.refused != []
-    assert "reply_failed" in said
+    assert "channel_held" in said
     assert number not in said + claimed
     assert words not in said + claimed

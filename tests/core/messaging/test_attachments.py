@@ -4,23 +4,35 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
+from attrs import evolve, frozen
 
-from legation import Agent, Platform
+from legation import Agent, OpenAIModel, Platform, Run
 from legation.channels.deliveries import Attachment, IncomingMessage
 from legation.channels.media import MOST_BYTES
 from legation.effects import Fetch, FetchReply, Log, Transact, Unreachable
 from legation.http.bodies.media_types import MEDIA_TYPES
-from legation.messaging.attachments import MOST_FILES, attachments
+from legation.messaging.attachments import attachments
+from legation.messaging.unread import MOST_FILES
+from legation.store.inbox import AttachRun, KeepMessage
 from legation.store.run_reads import FetchRun
 from legation_testing import Client, ScriptedModel
 
-from ...providers.deliveries import MAIN, platform, signed
+from ...providers.deliveries import ENVIRON, MAIN, channels, platform, signed
 from ...providers.documents import make_pdf
-from ...providers.strict import Provider, SlackApi, TelegramApi, WhatsAppApi
+from ...providers.strict import (
+    Provider,
+    Reply,
+    SlackApi,
+    StandardReceiver,
+    TelegramApi,
+    WhatsAppApi,
+    now_us,
+)
+from ...providers.transcriptions import Transcriptions
 
 PNG = b"\x89PNG\r\n\x1a\n picture"
 JPEG = b"\xff\xd8\xff\xe0 picture"
@@ -82,6 +94,11 @@ def _row(run_id: str) -> Any:
 
 def stored(taken: dict[str, Any], kind: str) -> list[tuple[str, str, bytes]]:
     return [(m["filename"], m["mime_type"], b64decode(m["content"])) for m in taken[kind]]
+
+
+def without_names(urls: Iterable[str]) -> list[str]:
+    """Return `urls` without those at which a channel asks who it is, once, at the start."""
+    return [url for url in urls if not url.endswith(("/getMe", "/auth.test"))]
 
 
 # --- what arrives ------------------------------------------------------------------------------
@@ -271,7 +288,8 @@ def test_a_file_that_the_agent_cannot_have_is_told_and_the_run_goes_on(
     made = platform(agents=[Agent(id="concierge", model=model)])
     provider = WhatsAppApi()
     provider.files["55"] = ("application/pdf", data)
-    sent = whatsapp("document", id="55", mime_type="application/pdf", filename="May.pdf")
+    file = {"id": "55", "mime_type": "application/pdf", "filename": "May.pdf", "caption": "Look"}
+    sent = whatsapp("document", **file)
     with Client(made, fetch=provider) as c:
         c.post(sent.target, headers=sent.headers, body=sent.body).expect_success()
         c.advance(2)
@@ -363,7 +381,7 @@ def test_the_token_goes_nowhere_but_to_the_provider(url: str) -> None:
 
     text, _ = failed(network)
     assert text == note("image.jpg", "the provider does not give it out")
-    assert all(place.startswith("http://127.0.0.1:9/v22.0/") for place in asked)
+    assert all(place.startswith("http://127.0.0.1:9/v22.0/") for place in without_names(asked))
 
 
 def test_an_address_of_the_providers_network_is_asked() -> None:
@@ -402,7 +420,7 @@ def test_the_token_of_slack_goes_nowhere_but_to_slack(url: str) -> None:
 
     assert "images" not in taken
     fetched = [p.effect.url for p in c.effects if isinstance(p.effect, Fetch)]
-    assert fetched == ["http://127.0.0.1:9/api/chat.postMessage"]
+    assert without_names(fetched) == ["http://127.0.0.1:9/api/chat.postMessage"]
 
 
 @pytest.mark.parametrize(
@@ -413,7 +431,7 @@ def test_a_path_of_telegram_leads_nowhere_else(path: Any) -> None:
         assert "/file/" not in fetch.url
         return FetchReply(200, {}, json.dumps({"result": {"file_path": path}}).encode())
 
-    taken, _ = answered(telegram(voice={"file_id": "f"}), network)
+    taken, _ = answered(telegram(voice={"file_id": "f"}, caption="Listen"), network)
     assert "could not be read" in taken["message"]
 
 
@@ -437,6 +455,10 @@ def hosted(kind: str = "slack") -> Any:
     return made.registry.channels[kind]
 
 
+def keep(message: IncomingMessage) -> Any:
+    yield from ()
+
+
 def drive(program: Any, answer: Callable[[Any], Any]) -> Any:
     effect = next(program)
     while True:
@@ -458,7 +480,7 @@ def test_files_share_the_room_that_one_form_has() -> None:
         return FetchReply(200, {}, b"x" * 100)
 
     message = IncomingMessage("m", "s", media=media)
-    attached = drive(attachments(hosted(), message, "hi"), answer)
+    attached = drive(attachments(hosted(), message, "hi", keep), answer)
 
     assert asked == [MOST_BYTES - 100 * number for number in range(MOST_FILES)]
     assert attached.text == "hi\n\n" + note("10.txt", "there were too many")
@@ -467,20 +489,370 @@ def test_files_share_the_room_that_one_form_has() -> None:
 def test_what_is_said_to_be_too_large_is_not_asked_for() -> None:
     media = Attachment("http://127.0.0.1:9/a", "text/plain", "a.txt", MOST_BYTES + 1)
     message = IncomingMessage("m", "s", media=(media,))
-    attached = drive(attachments(hosted(), message, ""), lambda _: pytest.fail("asked"))
+    attached = drive(attachments(hosted(), message, "", keep), lambda _: pytest.fail("asked"))
 
-    assert attached.text.endswith(note("a.txt", "it is too large"))
-    assert attached.files == {}
+    assert attached.advice.startswith("The file is too large for me.")
+    assert (attached.text, attached.files) == ("", {})
 
 
 def test_a_channel_without_files_fetches_none() -> None:
     media = Attachment("a", "text/plain", "a.txt")
     message = IncomingMessage("m", "s", media=(media,))
-    attached = drive(attachments(hosted("standard"), message, ""), lambda _: None)
+    attached = drive(attachments(hosted("standard"), message, "Hi", keep), lambda _: None)
 
     assert attached.text.endswith(note("a.txt", "the provider does not give it out"))
+
+
+# --- what the person is told -------------------------------------------------------------------
+
+
+def told(sent: Any, provider: Provider, model: Any = None) -> list[str]:
+    """Deliver to an agent whose model takes pictures alone; return what the person reads."""
+    model = model or ScriptedModel([], accepts=("image/*",))
+    with Client(platform(agents=[Agent(id="concierge", model=model)]), fetch=provider) as c:
+        c.post(sent.target, headers=sent.headers, body=sent.body).expect_success()
+        c.advance(30)
+        assert c.get("/sessions", query=MAIN).json()["data"] == [], "a run was begun"
+    assert provider.refused in ([], ["invalid file_id"])
+    return [message.text for message in provider.seen]
+
+
+@pytest.mark.parametrize(
+    ("content", "mime_type", "words"),
+    [
+        (
+            {"voice": {"file_id": "f"}},
+            "audio/ogg",
+            "I cannot listen to voice messages. Please write to me instead.",
+        ),
+        (
+            {"video_note": {"file_id": "f"}},
+            "video/mp4",
+            "I cannot watch videos. Please write to me instead.",
+        ),
+        (
+            {"document": {"file_id": "f", "file_name": "a.pdf", "mime_type": "application/pdf"}},
+            "application/pdf",
+            "I cannot read files of this type (application/pdf). Please write to me instead.",
+        ),
+        (
+            {"document": {"file_id": "f", "file_name": "a.pdf", "mime_type": "application/pdf"}},
+            "image/png",
+            "I cannot open the file. Please send it in another format, or write to me instead.",
+        ),
+        (
+            {"voice": {"file_id": "gone"}},
+            "audio/ogg",
+            "I could not get the file. Please send it again, or write to me instead.",
+        ),
+        (
+            {"voice": {"file_id": "f", "file_size": 100_000_000}},
+            "audio/ogg",
+            (
+                "The file is too large for me. "
+                "Please send one of at most 10 MB, or write to me instead."
+            ),
+        ),
+    ],
+    ids=["voice", "video", "a type", "a lie", "gone", "100 MB"],
+)
+def test_a_person_reads_why_nothing_of_the_message_could_be_read(
+    content: dict[str, Any], mime_type: str, words: str
+) -> None:
+    provider = TelegramApi()
+    contents = {"image/png": PNG, "application/pdf": make_pdf()}
+    provider.files["f"] = (mime_type, contents.get(mime_type, b"content"))
+
+    assert told(telegram(**content), provider) == [words]
+
+
+def test_a_function_is_given_a_voice_message_as_it_is() -> None:
+    given: list[Any] = []
+
+    def listen(run: Run) -> str:
+        given.extend(run.files)
+        return "I heard you."
+
+    provider = TelegramApi()
+    provider.files["f"] = ("audio/ogg", b"OggS\0 hello")
+    made = platform(agents=[Agent(id="concierge", run=listen)])
+    sent = telegram(voice={"file_id": "f"})
+    with Client(made, fetch=provider) as c:
+        c.post(sent.target, headers=sent.headers, body=sent.body).expect_success()
+        c.advance(5)
+
+    assert [(file.media_type, file.content) for file in given] == [("audio/ogg", b"OggS\0 hello")]
+    assert [message.text for message in provider.seen] == ["I heard you."]
+
+
+@pytest.mark.parametrize(
+    ("name", "mime_type", "kept"),
+    [
+        ("a.csv", "text/comma-separated-values", "text/csv"),
+        ("a.csv", "application/vnd.ms-excel", "text/csv"),
+        ("a.json", "application/octet-stream", "application/json"),
+        ("a.txt", None, "text/plain"),
+        ("a.log", "text/x-log", "text/plain"),
+    ],
+)
+def test_a_document_of_text_is_known_by_its_name_or_its_content(
+    name: str, mime_type: str | None, kept: str
+) -> None:
+    provider = TelegramApi()
+    provider.files["f"] = ("application/octet-stream", b"a,b")
+    file = {"file_id": "f", "file_name": name, "mime_type": mime_type}
+    taken, _ = answered(telegram(document=file), provider)
+
+    assert stored(taken, "files") == [(name, kept, b"a,b")]
+
+
+def test_a_picture_with_the_command_new_begins_the_conversation() -> None:
+    provider = TelegramApi()
+    provider.files["f"] = ("image/jpeg", JPEG)
+    taken, _ = answered(telegram(photo=[{"file_id": "f"}], caption="/new"), provider)
+
+    assert stored(taken, "images") == [("photo.jpg", "image/jpeg", JPEG)]
+    assert taken["message"] == "(The message has no text, only what is attached.)"
+
+
+def test_a_file_of_another_company_in_slack_is_asked_for_by_its_id() -> None:
+    provider = SlackApi()
+    provider.files["F1"] = ("image/png", PNG)
+    taken, _ = answered(slack("See", {"id": "F1", "file_access": "check_file_info"}), provider)
+
+    assert [item[1:] for item in stored(taken, "images")] == [("image/png", PNG)]
+    assert provider.refused == []
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        {"id": "F1", "file_access": "access_denied", "name": "a.png"},
+        {"id": "../x", "file_access": "check_file_info", "name": "a.png"},
+        {"id": "F1", "url_private": "https://slack.com/" + "x" * 2000, "name": "a.png"},
+    ],
+)
+def test_the_agent_reads_that_a_file_of_slack_does_not_come(file: dict[str, Any]) -> None:
+    provider = SlackApi()
+    taken, _ = answered(slack("See", file), provider)
+
+    assert taken["message"] == "See\n\n" + note("a.png", "it does not come through this channel")
+
+
+@pytest.mark.parametrize("found", [b"[]", b'{"ok": false}', b'{"file": 7}'])
+def test_nonsense_about_a_file_of_slack_leads_nowhere(found: bytes) -> None:
+    provider = SlackApi()
+
+    def network(fetch: Fetch) -> Any:
+        asked = "/files.info" in fetch.url
+        return FetchReply(200, {}, found) if asked else provider(fetch)
+
+    taken, _ = answered(slack("See", {"id": "F1", "file_access": "check_file_info"}), network)
+    assert "the provider does not give it out" in taken["message"]
+
+
+def standard(**content: Any) -> Any:
+    root = {"type": "message", "data": {"sender": "ada", **content}}
+    return signed("standard", json.dumps(root).encode(), now_us())
+
+
+def test_files_that_the_format_of_a_channel_lacks_are_not_dropped_unsaid() -> None:
+    files = [{"name": "a.png", "mime_type": "image/png", "content": "AAAA"}, 7]
+    agreed = "it does not come through this channel"
+    with Client(platform, fetch=StandardReceiver(), start_us=now_us()) as c:
+        sent = standard(text="Hi", attachments=files)
+        c.post(sent.target, headers=sent.headers, body=sent.body).expect_success()
+        c.advance(5)
+        (session,) = c.get("/sessions", query=MAIN).json()["data"]
+        (run,) = c.get(f"/sessions/{session['session_id']}/runs", query=MAIN).json()
+
+    assert run["run_input"].startswith("Hi\n\n" + note("a.png", agreed))
+    assert run["run_input"].endswith(note("application.octet-stream", agreed))
 
 
 def test_every_type_that_a_run_takes_has_a_kind() -> None:
     assert set(MEDIA_TYPES.values()) == {"images", "audio", "videos", "files"}
     assert isinstance(WhatsAppApi(), Provider)
+
+
+# --- what is spoken ----------------------------------------------------------------------------
+
+
+@frozen
+class Both:
+    """The network: a provider of messages, and an endpoint of transcriptions."""
+
+    provider: Provider
+    endpoint: Transcriptions
+
+    def __call__(self, fetch: Any) -> Any:
+        taker = self.endpoint if "/audio/transcriptions" in fetch.url else self.provider
+        return taker(fetch)
+
+
+VOICE = b"OggS\0 a voice"
+UNHEARD = (
+    "I could not listen to your voice message. Please send it again later, or write to me instead."
+)
+SPOKEN = '"{}"\n(This was spoken in audio.ogg, and transcribed.)'
+
+
+def hearing(**configuration: Any) -> Platform:
+    """Return a platform whose channels hear."""
+    ears = OpenAIModel(
+        "ears", "whisper-1", base_url="http://127.0.0.1:9/v1", api_key_env="OPENAI_KEY"
+    )
+    made = platform(
+        models=[ears],
+        channels=[evolve(one, transcribe="ears") for one in channels("http://127.0.0.1:9")],
+        environ={**ENVIRON, "OPENAI_KEY": "transcription-key"},
+        **configuration,
+    )
+    assert isinstance(made, Platform)
+    return made
+
+
+def speak(
+    endpoint: Transcriptions, *answers: str, **content: Any
+) -> tuple[list[str], ScriptedModel, Client]:
+    """Send a voice message by Telegram to a model that takes pictures; return what comes back."""
+    provider = TelegramApi()
+    provider.files.update(f=("audio/ogg", VOICE), p=("image/png", PNG))
+    model = ScriptedModel(list(answers), accepts=("image/*",))
+    made = hearing(agents=[Agent(id="concierge", model=model)])
+    sent = telegram(**(content or {"voice": {"file_id": "f", "mime_type": "audio/ogg"}}))
+    with Client(made, fetch=Both(provider, endpoint)) as c:
+        c.post(sent.target, headers=sent.headers, body=sent.body).expect_success()
+        c.advance(60)
+    assert (provider.refused, endpoint.faults) == ([], [])
+    return [message.text for message in provider.seen], model, c
+
+
+def test_a_voice_message_reaches_the_model_as_words() -> None:
+    endpoint = Transcriptions(answers=["What is the time?"])
+    said, model, _ = speak(endpoint, "Noon.")
+
+    assert said == ["Noon."]
+    assert endpoint.heard == [("audio/ogg", VOICE)]
+    (message,) = model.prompts[0].messages[-1:]
+    assert message.content == SPOKEN.format("What is the time?")
+    assert message.documents == ()
+
+
+def test_words_beside_a_voice_message_stand_in_front() -> None:
+    _, model, _ = speak(
+        Transcriptions(), "Hi.", voice={"file_id": "f", "mime_type": "audio/ogg"}, caption="Listen"
+    )
+
+    assert model.prompts[0].messages[-1].content == "Listen\n\n" + SPOKEN.format("hello")
+
+
+def test_a_transcription_that_fails_passingly_is_asked_for_again() -> None:
+    endpoint = Transcriptions(answers=[Reply(429, b"{}"), Reply(503, b"{}"), "in the end"])
+    said, _, _ = speak(endpoint, "I heard you.")
+
+    assert (said, len(endpoint.heard)) == (["I heard you."], 3)
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (Reply(503, b"{}"), UNHEARD),
+        (Reply(400, b"{}"), UNHEARD),
+        (Reply(200, b'{"error": "x"}', {"content-type": "application/json"}), UNHEARD),
+        (
+            " ",
+            "I heard no words in your voice message. Please say it again, or write to me instead.",
+        ),
+    ],
+    ids=["away", "refused", "an error in 200", "silence"],
+)
+def test_a_person_reads_that_a_voice_message_could_not_be_heard(
+    answer: str | Reply, words: str
+) -> None:
+    said, model, _ = speak(Transcriptions(answers=[answer] * 3))
+
+    assert (said, model.prompts) == ([words], [])
+
+
+def test_the_agent_reads_that_a_voice_message_beside_words_could_not_be_heard() -> None:
+    endpoint = Transcriptions(answers=[Reply(400, b"{}")])
+    content = {"voice": {"file_id": "f", "mime_type": "audio/ogg"}, "caption": "Listen"}
+    said, model, _ = speak(endpoint, "I cannot.", **content)
+
+    assert said == ["I cannot."]
+    unheard = note("audio.ogg", "what is spoken in it could not be transcribed")
+    assert model.prompts[0].messages[-1].content == f"Listen\n\n{unheard}"
+
+
+def test_a_voice_file_of_100_mb_is_neither_fetched_nor_transcribed() -> None:
+    endpoint = Transcriptions()
+    content = {"voice": {"file_id": "f", "mime_type": "audio/ogg", "file_size": 100_000_000}}
+    (said,), _, c = speak(endpoint, **content)
+
+    assert said.startswith("The file is too large for me.")
+    fetched = without_names(p.effect.url for p in c.effects if isinstance(p.effect, Fetch))
+    assert fetched == ["http://127.0.0.1:9/bot42:bot-token/sendMessage"]
+
+
+def test_a_recording_of_a_type_that_no_run_takes_is_heard_all_the_same() -> None:
+    endpoint = Transcriptions()
+    audio = {"file_id": "f", "mime_type": "audio/amr", "file_name": "note.amr"}
+    said, _, _ = speak(endpoint, "Hi.", audio=audio)
+
+    assert (said, endpoint.heard) == (["Hi."], [("audio/amr", VOICE)])
+
+
+def test_what_only_calls_itself_a_recording_is_not_transcribed() -> None:
+    endpoint = Transcriptions()
+    _, model, _ = speak(endpoint, "A cat.", voice={"file_id": "p", "mime_type": "audio/ogg"})
+
+    assert endpoint.heard == []
+    assert len(model.prompts[0].messages[-1].images) == 1
+
+
+def test_a_function_is_given_the_recording_beside_the_words() -> None:
+    given: list[Any] = []
+
+    def listen(message: str, run: Run) -> str:
+        given.append((message, [file.content for file in run.files]))
+        return "I heard you."
+
+    provider, endpoint = TelegramApi(), Transcriptions()
+    provider.files["f"] = ("audio/ogg", VOICE)
+    sent = telegram(voice={"file_id": "f"})
+    made = hearing(agents=[Agent(id="concierge", run=listen)])
+    with Client(made, fetch=Both(provider, endpoint)) as c:
+        c.post(sent.target, headers=sent.headers, body=sent.body).expect_success()
+        c.advance(5)
+
+    assert given == [(SPOKEN.format("hello"), [VOICE])]
+
+
+def test_a_transcript_that_was_kept_is_not_paid_for_again() -> None:
+    provider, endpoint = TelegramApi(), Transcriptions()
+    provider.files["f"] = ("audio/ogg", VOICE)
+    sent = telegram(voice={"file_id": "f"})
+    with Client(hearing, fetch=Both(provider, endpoint)) as c:
+        lost = c.simulation.fail_at(AttachRun, False)  # behind the transcript
+        c.post(sent.target, headers=sent.headers, body=sent.body).expect_success()
+        c.advance(60)
+
+    assert (lost.hits, len(endpoint.heard)) == (1, 1)
+    (said,) = [message.text for message in provider.seen]
+    assert said.startswith(SPOKEN.format("hello"))
+
+
+def test_a_transcript_that_cannot_be_kept_for_want_of_the_lease_begins_no_run() -> None:
+    provider, endpoint = TelegramApi(), Transcriptions()
+    provider.files["f"] = ("audio/ogg", VOICE)
+    sent = telegram(voice={"file_id": "f"})
+    with Client(hearing, fetch=Both(provider, endpoint)) as c:
+        lost = c.simulation.fail_at(KeepMessage, False)
+        c.post(sent.target, headers=sent.headers, body=sent.body).expect_success()
+        c.advance(5)
+
+        assert (lost.hits, provider.seen) == (1, [])
+        assert c.get("/sessions", query=MAIN).json()["data"] == []
+        c.advance(60)  # nobody keeps the lease any more
+    assert len(provider.seen) == 1

@@ -514,7 +514,8 @@ def test_two_channels_of_one_kind_are_answered_each_through_its_own_api() -> Non
     asked: list[str] = []
 
     def provider(fetch: Fetch) -> FetchReply:
-        asked.append(fetch.url.partition("/bot")[0])
+        if fetch.url.endswith("/sendMessage"):
+            asked.append(fetch.url.partition("/bot")[0])
         return FetchReply(200, {}, b'{"ok":true}')
 
     with Client(two, fetch=provider) as c:

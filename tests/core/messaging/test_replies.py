@@ -6,6 +6,7 @@ import html
 from typing import Any
 
 import pytest
+from attrs import evolve
 
 from legation import Agent
 from legation.channels.replies import Reply, encode_reply
@@ -23,8 +24,9 @@ from legation.effects import (
 from legation.messaging.leases import WorkerLeases
 from legation.messaging.replies import SendReply
 from legation.store.failures import StatementFailed, Unavailable
-from legation.store.leased_queue import CompleteItem, FailItem, ItemKey, Lease
+from legation.store.leased_queue import FailItem, ItemKey, Lease
 from legation.store.outbox import OUTBOX, ClaimedReply
+from legation.store.reply_outcomes import BuryReply, CompleteReply, Noted
 from legation_testing import Client, ScriptedModel, close_at_every_effect, play
 
 from ...providers.deliveries import platform, slack, standard, telegram, whatsapp
@@ -57,8 +59,7 @@ def test_a_reply_that_was_taken_is_marked() -> None:
             (Now(), NOW),
             (Fetch, FetchReply(200, {}, b'{"messages":[{"id":"wamid.1"}]}')),
             (Now(), NOW + 1),
-            (Now(), NOW + 2),
-            (Transact("main", CompleteItem(LEASE)), True),
+            (Transact("main", CompleteReply(CLAIMED, "wamid.1")), Noted()),
             (Nudge("outbox:main"), None),
         ],
     )
@@ -100,9 +101,8 @@ def test_what_does_not_pass_is_a_dead_letter_at_once() -> None:
             (Now(), NOW),
             (Fetch, FetchReply(400, {}, b'{"error":{"code":100,"message":"4911"}}')),
             (Now(), NOW),
-            (Now(), NOW),
             (log("error", reason, dead=True), None),
-            (Transact("main", FailItem(LEASE, reason, None)), True),
+            (Transact("main", BuryReply(CLAIMED, reason)), Noted(dead=True)),
             (Nudge("outbox:main"), None),
         ],
     )
@@ -119,7 +119,7 @@ def test_after_a_day_it_is_given_up() -> None:
             (Now(), later),
             (RandomBytes(2), b"\0\0"),
             (log("error", "timeout", dead=True), None),
-            (Transact("main", FailItem(LEASE, "timeout", None)), True),
+            (Transact("main", BuryReply(CLAIMED, "timeout")), Noted(dead=True)),
             (Nudge("outbox:main"), None),
         ],
     )
@@ -156,8 +156,7 @@ def test_what_cannot_be_noted_is_left_to_the_lease() -> None:
             (Now(), NOW),
             (Fetch, FetchReply(200, {}, b"{}")),
             (Now(), NOW),
-            (Now(), NOW),
-            (Transact("main", CompleteItem(LEASE)), StatementFailed("x")),
+            (Transact("main", CompleteReply(CLAIMED)), StatementFailed("x")),
             (Log("warning", "reply_record_failed", (("channel", "whatsapp"),)), None),
             (Nudge("outbox:main"), None),
         ],
@@ -171,12 +170,11 @@ def test_what_is_sent_is_noted_when_the_database_is_there_again() -> None:
             (Now(), NOW),
             (Fetch, FetchReply(200, {}, b"{}")),
             (Now(), NOW),
-            (Now(), NOW),
-            (Transact("main", CompleteItem(LEASE)), Unavailable("x")),
+            (Transact("main", CompleteReply(CLAIMED)), Unavailable("x")),
             (Now(), NOW),
             (RandomBytes(2), b"\0\0"),
             (Sleep, None),
-            (Transact("main", CompleteItem(LEASE)), True),
+            (Transact("main", CompleteReply(CLAIMED)), Noted()),
             (Nudge("outbox:main"), None),
         ],
     )
@@ -264,3 +262,39 @@ def test_replies_to_one_person_wait_for_each_other_and_to_others_do_not() -> Non
         c.advance(20)
 
     assert [message.text for message in seen] == ["three", "one", "two"]
+
+
+@pytest.mark.parametrize("purpose", ["acknowledge", "close"])
+def test_what_a_press_is_owed_is_done_with_where_the_provider_refuses_it(purpose: Any) -> None:
+    at = worker()
+    payload = encode_reply(Reply("reply-m", "4911", "Approved.", purpose=purpose))
+    play(
+        SendReply(at, evolve(CLAIMED, payload=payload)).program(),
+        [
+            (Now(), NOW),
+            (Fetch, FetchReply(400, {}, b'{"error":{"code":100}}')),
+            (Now(), NOW + 1),
+            (Transact("main", CompleteReply(evolve(CLAIMED, payload=payload))), Noted()),
+            (Nudge("outbox:main"), None),
+        ],
+    )
+
+
+def test_an_answer_whose_place_is_gone_is_sent_as_a_message_of_its_own() -> None:
+    edit = encode_reply(Reply("reply-m", "7", TEXT, created_us=NOW, edits="5"))
+    lease = evolve(LEASE, key=ItemKey("telegram", "reply-m"))
+    claimed = evolve(CLAIMED, lease=lease, payload=edit, recipient="7")
+    gone = b'{"ok":false,"error_code":400,"description":"Bad Request: message to edit not found"}'
+    play(
+        SendReply(worker(), claimed).program(),
+        [
+            (Now(), NOW),
+            (Fetch, FetchReply(400, {}, gone)),
+            (Now(), NOW),
+            (Now(), NOW),
+            (Fetch, FetchReply(200, {}, b'{"ok":true,"result":{"message_id":6}}')),
+            (Now(), NOW),
+            (Transact("main", CompleteReply(claimed, "6")), Noted()),
+            (Nudge("outbox:main"), None),
+        ],
+    )

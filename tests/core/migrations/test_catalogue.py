@@ -146,6 +146,8 @@ def test_the_labels_of_this_release() -> None:
         "2.8.0",
         "2.9.0",
         "2.10.0",
+        "2.11.0",
+        "2.12.0",
     ]
 
 

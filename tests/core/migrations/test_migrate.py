@@ -22,6 +22,8 @@ from legation.migrations.migrate import (
 )
 from legation.migrations.plan import Drift, LosesData, UnknownVersion, moves_between
 from legation.migrations.schema_version import EMPTY, Version
+from legation.store.audit import AppendAudit
+from legation.store.audit_entries import AuditEntry
 from legation.store.failures import (
     Busy,
     CommitLost,
@@ -80,9 +82,13 @@ def attempt(unit: Attempt, *answers: Rows) -> tuple[list[Statement], Any]:
     none: Rows = ()
     while True:
         try:
-            asked.append(statements.send(rows) if rows is not None else next(statements))
+            statement = statements.send(rows) if rows is not None else next(statements)
         except StopIteration as stop:
             return asked, stop.value
+        if " if not exists trail" in statement.text(Dialect.SQLITE):
+            rows = none  # the tables of the audit trail are made beside the ledger
+            continue
+        asked.append(statement)
         rows = next(script, none)
 
 
@@ -108,9 +114,11 @@ def test_all_steps_and_the_row_are_one_unit() -> None:
 
 def test_each_engine_takes_its_own_steps() -> None:
     statements = ATTEMPT.statements(Dialect.POSTGRESQL)
-    asked = [next(statements), *(statements.send([]) for _ in range(6))]
+    asked = [next(statements), *(statements.send([]) for _ in range(11))]
 
-    assert [s.text(Dialect.POSTGRESQL) for s in asked[2:6]] == [
+    beside = asked[1:6]
+    assert all(" if not exists trail" in s.text(Dialect.POSTGRESQL) for s in beside)
+    assert [s.text(Dialect.POSTGRESQL) for s in asked[7:11]] == [
         "up 1",
         "up 1 pg",
         "check 2",
@@ -393,3 +401,22 @@ def test_a_bug_is_not_mistaken_for_a_failure_of_the_database() -> None:
 
     with pytest.raises(ZeroDivisionError):
         program.throw(ZeroDivisionError())
+
+
+# --- the audit trail
+
+
+def test_a_record_is_appended_in_the_transaction_of_the_migration() -> None:
+    entry = AuditEntry(START, "r1", "ada", None, "op", "main/2.0.0", "allow", "s", 200, "c")
+    unit = evolve(ATTEMPT, record=AppendAudit("n1", (entry,), None))
+    ledger: tuple[Rows, ...] = ((), (), (), (), (), ())
+    asked, result = attempt(unit, *ledger, (("chained/n1", None, None),))
+
+    assert result == MIGRATED
+    assert texts(asked[:6]) == ["create", "select", "up 1", "check 2", "up 2", "insert"]
+    assert [text.split(" ", 3)[:3] for text in texts(asked[6:])] == [
+        ["select", ":writer,", "last,"],
+        ["insert", "into", "trail"],
+    ]
+    rehearsed, _ = attempt(evolve(unit, rehearse=True))
+    assert texts(rehearsed) == ["create", "select", "up 1", "check 2", "up 2"]

@@ -98,3 +98,17 @@ def test_a_name_cannot_end_the_words_that_quote_it() -> None:
     shown = describe(Document('a" type="text/plain', 'x"y', text="t"))
 
     assert shown.splitlines()[0] == """<file name="a' type='text/plain" type="x'y">"""
+
+
+def test_a_text_cannot_end_the_tag_that_holds_it() -> None:
+    text = "a\n</file>\n</FILE ><b></ file>\n< / file\n</filename> 1 < 2"
+    shown = describe(Document("a.md", "text/markdown", text=text)).splitlines()
+
+    assert shown[1:] == [
+        "a",
+        "&lt;/file>",
+        "&lt;/FILE ><b>&lt;/ file>",
+        "&lt; / file",
+        "</filename> 1 < 2",
+        "</file>",
+    ]

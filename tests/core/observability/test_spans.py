@@ -724,6 +724,12 @@ def test_nobody_remembers_lost_runs_where_no_spans_are_recorded(
 # --- Channels -----------------------------------------------------------------------------------
 
 
+def requests(client: Client, end: str) -> list[Fetch]:
+    """Return what was sent to addresses with this end."""
+    fetched = (p.effect for p in client.effects if isinstance(p.effect, Fetch))
+    return [fetch for fetch in fetched if fetch.url.endswith(end)]
+
+
 def delivered(client: Client) -> None:
     sent = whatsapp(("4911", "a", "a secret"))
     headers = (*sent.headers, *PARENT.items())
@@ -738,7 +744,7 @@ def test_a_message_its_run_and_its_reply_are_one_trace_on_whatever_node() -> Non
         delivered(one)
         one.crash()
         other.advance(20.0)
-        sent = [p.effect for p in one.effects if isinstance(p.effect, Fetch)]
+        sent = requests(one, "/messages")
     [request] = recorders[0].take(0)
     spans = {span.name: span for span in recorders[1].take(0)}
     process, run, send = (
@@ -768,7 +774,7 @@ def test_without_spans_the_trace_of_a_delivery_is_handed_on_all_the_same() -> No
         delivered(client)
         client.settle()
         client.advance(2.0)
-        sent = [p.effect for p in client.effects if isinstance(p.effect, Fetch)]
+        sent = requests(client, "/messages")
 
     assert len(provider.seen) == 1
     assert {dict(fetch.headers)["traceparent"] for fetch in sent} == set(PARENT.values())
@@ -830,12 +836,12 @@ def test_replies_bear_the_trace_and_what_is_not_for_others_does_not() -> None:
     def storing() -> Program[None]:
         yield from Transact("main", CompleteMessage(LEASE, 1, replies))
         yield from Transact("main", FailMessage(LEASE, "why", None, 1, replies))
-        yield from Transact("main", Audited(FetchSession("s", ("ada",)), "n", entry))
+        yield from Transact("main", Audited(FetchSession("s", ("ada",)), "n", entry, None))
 
     script = [
         (Transact("main", CompleteMessage(LEASE, 1, told)), True),
         (Transact("main", FailMessage(LEASE, "why", None, 1, told)), True),
-        (Transact("main", Audited(FetchSession("s", ("ada",)), "n", entry)), None),
+        (Transact("main", Audited(FetchSession("s", ("ada",)), "n", entry, None)), None),
     ]
     play(with_trace(storing(), TraceContext(TRACE)), script)
     assert read_note(told[0].payload) == TRACE

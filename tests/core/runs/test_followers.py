@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from legation import Platform
+from legation.access.decide import Principal
 from legation.config import Agent, Model, Team
 from legation.store.run_reads import EventsPage, FetchEvents
 from legation_testing import BadResponse, Client, ClientResponse, Exchange
+
+from ...callers import NOW, Issuer
 
 SLOW = "/agents/sloth/runs"
 PATIENCE = 20.0
@@ -264,3 +267,118 @@ def test_who_follows_a_run_that_is_released_is_told_at_once(client: Client) -> N
     client.advance(2.2)
 
     assert exchange.received.endswith(departure(SLOW, run_id, 2))
+
+
+# --- Tokens --------------------------------------------------------------------------------------
+
+ISSUER = Issuer(kid="k")
+EVENTS = "/agents/sloth/runs/{}/events"
+
+
+def guarded() -> Platform:
+    return Platform(
+        authorization=True,
+        authorization_config=ISSUER.authorization(revocations_file="revoked.json"),
+        revocations=b"{}",
+        models=(Model("slow", "echo", delay_seconds=60.0),),
+        agents=(Agent(id="sloth", model="slow"),),
+        teams=(Team(id="crew", members=("sloth",), mode="collaborate", model="echo"),),
+    )
+
+
+@pytest.fixture
+def bank() -> Generator[Client]:
+    with Client(guarded) as client:
+        yield client
+
+
+def bearer(seconds: float | None, **claims: Any) -> str:
+    exp = None if seconds is None else NOW + seconds
+    return ISSUER.token("agents:run", "agents:read", "teams:run", exp=exp, **claims)
+
+
+def token_end(detail: str, path: str, run_id: str, seq: int) -> dict[str, Any]:
+    return {
+        "event": "token_expired",
+        "detail": detail,
+        "error_code": "UNAUTHENTICATED",
+        "path": f"{path}/{run_id}/events",
+        "last_event_id": f"{run_id}:{seq}",
+    }
+
+
+def begin(client: Client, token: str, path: str = SLOW) -> tuple[Exchange, str]:
+    form = {"message": "hi", "session_id": "s"}
+    exchange = client.begin("POST", path, form=form, token=token)
+    client.settle()
+    return exchange, json.loads(exchange.events()[0].data)["run_id"]
+
+
+@pytest.mark.parametrize("seconds", [3.0, 3.25, 2.999])
+def test_a_stream_ends_with_its_token_and_the_run_goes_on(bank: Client, seconds: float) -> None:
+    exchange, run_id = begin(bank, bearer(seconds))
+    bank.advance(seconds + 10 - 0.01)
+    assert not exchange.done
+
+    bank.advance(0.02)
+    assert exchange.done
+    last = exchange.events()[-1]
+    assert (last.name, json.loads(last.data)) == (
+        "token_expired",
+        token_end("Token has expired", SLOW, run_id, len(names(exchange)) - 1),
+    )
+    with pytest.raises(BadResponse, match="not whole"):
+        exchange.response()
+    said = json.loads(last.data)
+    headers = {"last-event-id": said["last_event_id"]}
+    rest = bank.get(said["path"], headers=headers, token=bearer(999))
+    assert [event.name for event in rest.events()][-1] == "RunCompleted"
+    assert len(names(exchange)) - 1 + len(rest.events()) == json.loads(
+        str(rest.events()[-1].id).rpartition(":")[2]
+    )
+
+
+def test_a_stream_ends_when_its_token_is_revoked(bank: Client) -> None:
+    exchange, run_id = begin(bank, bearer(None, jti="t1"))
+    other, _ = begin_events(bank, run_id, bearer(None, jti="t2"))
+    assert isinstance(bank.platform, Platform)
+    bank.platform.load_revocations(b'{"tokens": ["t1"]}', (NOW + 1) * 1_000_000)
+    bank.advance(1.1)
+
+    assert json.loads(exchange.events()[-1].data)["detail"] == "Invalid token"
+    assert not other.done
+    bank.advance(60)
+    assert names(other)[-1] == "RunCompleted"
+
+
+def begin_events(client: Client, run_id: str, token: str) -> tuple[Exchange, str]:
+    exchange = client.begin("GET", EVENTS.format(run_id), token=token)
+    client.settle()
+    return exchange, run_id
+
+
+def test_the_stream_of_a_member_ends_with_its_token(bank: Client) -> None:
+    whole, _ = begin(bank, bearer(None), "/teams/crew/runs")
+    member = next(
+        said["run_id"]
+        for said in (json.loads(event.data) for event in whole.events())
+        if said.get("agent_id") == "sloth"
+    )
+    exchange, _ = begin_events(bank, member, bearer(3))
+    bank.advance(13.01)
+
+    assert json.loads(exchange.events()[-1].data) == token_end(
+        "Token has expired", SLOW, member, len(names(exchange)) - 1
+    ) | {"last_event_id": json.loads(exchange.events()[-1].data)["last_event_id"]}
+    assert not whole.done
+    lasting, _ = begin_events(bank, member, bearer(None))
+    bank.advance(90)
+    assert names(lasting)[-1] == "RunCompleted"
+
+
+def test_a_stream_for_which_an_outer_application_vouches_has_no_token(bank: Client) -> None:
+    bank.caller = Principal("ann", ["agents:run"])
+    exchange, _ = begin(bank, bearer(1))
+    bank.advance(30)
+
+    assert not exchange.done

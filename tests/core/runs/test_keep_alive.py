@@ -34,8 +34,8 @@ from legation_testing import close_at_every_effect, play
 NOW: Final = 1_767_225_600_000_000
 BEAT: Final = 5_000_000
 FIRST: Final = Beaten(NOW, 100, 10, None, False, (), ())
-BESIDE: Final = OtherNode("beside", "here", (), NOW, 90, "1", "2.10.0")
-ELSEWHERE: Final = OtherNode("elsewhere", "there", (), NOW, 90, "1", "2.10.0")
+BESIDE: Final = OtherNode("beside", "here", (), NOW, 90, "1", "2.11.0")
+ELSEWHERE: Final = OtherNode("elsewhere", "there", (), NOW, 90, "1", "2.11.0")
 
 
 def beats(effect: object) -> bool:

@@ -30,7 +30,7 @@ BEAT: Final = 5_000_000
 LEASE: Final = 6 * BEAT
 NOW: Final = 1_767_225_600_000_000
 TERMS: Final = NodeTerms(LEASE, ("agent/clerk",), "2.6.0")
-OTHER: Final = OtherNode("b", "p", (), NOW, 90, "1", "2.10.0")
+OTHER: Final = OtherNode("b", "p", (), NOW, 90, "1", "2.11.0")
 FIRST: Final = Beaten(NOW, 100, 10, None, False, (), ())
 
 

@@ -29,7 +29,7 @@ def make_shares() -> Shares:
 
 def journal_of(shares: Shares, subject: str) -> Journal:
     journal = Journal("main", evolve(RUN, subject=subject), "n", 0)
-    journal.member = Membership("main", NodeTerms(60, (), "2.10.0"), shares=shares)
+    journal.member = Membership("main", NodeTerms(60, (), "2.11.0"), shares=shares)
     return journal
 
 

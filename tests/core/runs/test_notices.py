@@ -185,7 +185,7 @@ def test_what_nobody_is_to_hear_of_costs_no_statement() -> None:
         client.run("clerk", "hi")
         units = [getattr(one.effect, "unit", None) for one in client.effects]
     finished = [unit for unit in units if isinstance(unit, FinishRun)]
-    assert [unit.notice for unit in finished] == [None]
+    assert [unit.letters for unit in finished] == [()]
 
 
 @pytest.mark.parametrize("failure", [Unavailable(), CommitLost("lost")], ids=str)

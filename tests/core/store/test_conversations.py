@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from legation.store.conversations import CurrentSession, OpenSession
+from legation.store.conversations import FetchStanding, OpenSession, OptIn, OptOut
 
 from ...one_database import Database
 
@@ -17,7 +17,7 @@ def opened(database: Database, session_id: str, now: int, owner: str = "ada") ->
 
 
 def current(database: Database, base: str = "chat:1", owner: str = "ada") -> str:
-    return database.run(CurrentSession(owner, base))
+    return database.run(FetchStanding(owner, base, "chat", "ada")).session_id
 
 
 def test_a_conversation_that_was_never_begun_anew_is_in_its_first_session(
@@ -58,3 +58,22 @@ def test_to_open_a_session_again_changes_nothing(database: Database) -> None:
 
     assert current(database) == "chat:1#b"
     assert database.ask("select runs, name from sessions") == [(0, None), (0, None)]
+
+
+def test_who_opted_out_of_a_channel_is_out_of_it_alone_until_they_opt_in(
+    database: Database,
+) -> None:
+    def outside(channel: str, person: str) -> bool:
+        return database.run(FetchStanding("ada", "chat:1", channel, person)).opted_out
+
+    for since_us in (5, 6):
+        database.run(OptOut("chat", "ada", since_us))
+    assert [outside("chat", "ada"), outside("chat", "eve"), outside("slack", "ada")] == [
+        True,
+        False,
+        False,
+    ]
+    assert database.ask("select since_us from channel_optouts") == [(5,)]
+
+    database.run(OptIn("chat", "ada"))
+    assert not outside("chat", "ada")

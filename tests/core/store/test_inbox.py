@@ -14,6 +14,7 @@ from legation.store.inbox import (
     ClaimedMessage,
     CompleteMessage,
     FailMessage,
+    KeepMessage,
     NewMessage,
     PutMessages,
 )
@@ -66,7 +67,7 @@ def one(database: Database, now: int, node: str = "n1") -> ClaimedMessage:
 
 def retry(database: Database, message_id: str, now: int) -> bool:
     database.clock_us = now
-    retried = database.run(RetryDeadMessage("c", message_id, ()))
+    retried = database.run(RetryDeadMessage("c", message_id))
     return isinstance(retried, Retried) and retried.message
 
 
@@ -132,6 +133,15 @@ def test_completion_and_answer_are_one(database: Database) -> None:
     ) == [("c", "reply-a", "ada", "1", 6, 5), ("c", "reply-a-2", "ada", "2", 7, 5)]
 
 
+def test_what_was_learned_of_a_message_is_there_at_its_next_attempt(database: Database) -> None:
+    put(database, "a")
+    lease = one(database, 0).lease
+
+    assert database.run(KeepMessage(lease, "learned"))
+    database.bury("n1")
+    assert one(database, 0, "n2").payload == "learned"
+
+
 def test_who_lost_the_lease_changes_nothing(database: Database) -> None:
     put(database, "a")
     lost = one(database, 0).lease
@@ -141,6 +151,7 @@ def test_who_lost_the_lease_changes_nothing(database: Database) -> None:
 
     assert kept.attempts == 2
     assert not database.run(AttachRun(lost, "r"))
+    assert not database.run(KeepMessage(lost, "learned"))
     assert not database.run(CompleteMessage(lost, 31, replies))
     assert not database.run(FailMessage(lost, "it", None, 31, replies))
     assert database.run(ReleaseLeases((lost,))) == 0

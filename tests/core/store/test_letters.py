@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from legation.channels.replies import keys_of
+from legation.channels.replies import reply_key
 from legation.store.inbox import INBOX, CompleteMessage, FailMessage, NewMessage, PutMessages
 from legation.store.leased_queue import ClaimItems, FailItem
 from legation.store.letters import FetchMessageRecord, Retried, RetryDeadMessage
 from legation.store.outbox import OUTBOX, NewReply
-from legation.store.units import Dialect
 
 from ...one_database import Database
-
-KEYS = keys_of("m")
 
 
 @pytest.fixture
@@ -26,7 +23,8 @@ def database() -> Database:
         made.run(PutMessages("c", (NewMessage(name, name, "text"),), 1))
     for message in made.run(ClaimItems(INBOX, "n", 9, 20)).items:
         name = message.lease.key.item_id
-        replies = tuple(NewReply(key, name, "text") for key in keys_of(name)[:2])
+        keys = (reply_key(name), reply_key(name, 2))
+        replies = tuple(NewReply(key, name, "text", name) for key in keys)
         made.run(CompleteMessage(message.lease, 3, replies))
     return made
 
@@ -38,7 +36,7 @@ def kill_replies(database: Database) -> None:
 
 
 def test_a_message_comes_with_its_own_replies_in_their_order(database: Database) -> None:
-    letter = database.run(FetchMessageRecord("c", "m", KEYS))
+    letter = database.run(FetchMessageRecord("c", "m"))
 
     assert letter is not None
     assert (letter.message.message_id, letter.message.state) == ("m", "done")
@@ -46,12 +44,12 @@ def test_a_message_comes_with_its_own_replies_in_their_order(database: Database)
 
 
 def retry(database: Database, message_id: str) -> object:
-    return database.run(RetryDeadMessage("c", message_id, keys_of(message_id)))
+    return database.run(RetryDeadMessage("c", message_id))
 
 
 def test_no_message_is_no_letter(database: Database) -> None:
-    assert database.run(FetchMessageRecord("c", "x", keys_of("x"))) is None
-    assert database.run(FetchMessageRecord("d", "m", KEYS)) is None
+    assert database.run(FetchMessageRecord("c", "x")) is None
+    assert database.run(FetchMessageRecord("d", "m")) is None
     assert retry(database, "x") is None
 
 
@@ -63,7 +61,7 @@ def test_what_is_not_dead_is_not_revived(database: Database) -> None:
 def test_the_dead_replies_to_one_message_are_revived_and_no_others(database: Database) -> None:
     kill_replies(database)
 
-    assert database.run(RetryDeadMessage("c", "m", KEYS)) == Retried(message=False, replies=1)
+    assert database.run(RetryDeadMessage("c", "m")) == Retried(message=False, replies=1)
     states = database.ask("select idempotency_key, state from outbox order by idempotency_key")
     assert dict(states) == {
         "reply-2-m": "dead",
@@ -81,15 +79,7 @@ def test_a_dead_message_is_revived() -> None:
     (message,) = database.run(ClaimItems(INBOX, "n", 9, 20)).items
     database.run(FailMessage(message.lease, "no", None, 3))
 
-    assert database.run(RetryDeadMessage("c", "m", KEYS)) == Retried(message=True, replies=0)
+    assert database.run(RetryDeadMessage("c", "m")) == Retried(message=True, replies=0)
     assert database.ask("select state, ready_us, done_us, attempts from inbox") == [
         ("ready", 9, None, 1)
     ]
-
-
-def test_postgresql_takes_the_keys_as_an_array() -> None:
-    work = FetchMessageRecord("c", "m", ("a", "b")).statements(Dialect.POSTGRESQL)
-    next(work)
-    statement = work.send([("c", "m", "ada", "done", 1, 0, 1, 1, None, None, 2)])
-
-    assert statement.parameters["keys"] == ["a", "b"]

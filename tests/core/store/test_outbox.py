@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from legation.store.inbox import INBOX, NewMessage, PutMessages
@@ -21,6 +23,7 @@ from legation.store.leased_queue import (
 from legation.store.leases import FOREVER
 from legation.store.letters import Retried, RetryDeadMessage
 from legation.store.outbox import OUTBOX, ClaimedReply, NewReply
+from legation.store.reply_outcomes import DelayReply, HoldChannel, MoveReply, Noted
 from legation.store.units import Dialect
 
 from ...one_database import Database
@@ -113,6 +116,25 @@ def test_who_lost_the_lease_changes_nothing(database: Database) -> None:
     assert database.run(ReleaseLeases((lost, kept))) == 1
     assert database.ask("select state, lease_by, lease_us from outbox") == [("ready", None, None)]
     assert one(database, 0, "n2").lease.attempts == 3
+
+
+@pytest.mark.parametrize(
+    ("unit", "given"), [(DelayReply, ("down", 9)), (HoldChannel, ("401",)), (MoveReply, ("eve",))]
+)
+def test_who_lost_the_lease_neither_holds_nor_moves_nor_delays(
+    database: Database, unit: type[Any], given: tuple[Any, ...]
+) -> None:
+    put(database, "r")
+    lost = one(database, 0)
+    database.bury("n1")
+    one(database, 0, "n2")
+
+    assert database.run(unit(lost, *given)) == Noted(kept=False)
+    assert database.ask("select recipient, state, lease_by, spared from outbox") == [
+        ("ada", "ready", "n2", 0)
+    ]
+    assert database.ask("select * from channel_states") == []
+    assert database.ask("select * from channel_chats") == []
 
 
 def test_a_failed_reply_waits_for_its_next_attempt(database: Database) -> None:
@@ -232,12 +254,12 @@ def test_the_leases_of_both_queues_are_listed(database: Database) -> None:
 
 def test_an_operator_revives_a_dead_reply(database: Database) -> None:
     database.run(PutMessages("c", (NewMessage("m", "ada", "text"),), 0))
-    put(database, "r")
-    assert database.run(RetryDeadMessage("c", "m", ("r",))) == Retried(message=False, replies=0)
+    database.run(PutReplies("c", (NewReply("r", "ada", "text", "m"),), 1))
+    assert database.run(RetryDeadMessage("c", "m")) == Retried(message=False, replies=0)
     database.run(FailItem(one(database, 5).lease, "it", None))
 
-    assert database.run(RetryDeadMessage("c", "m", ("r",))) == Retried(message=False, replies=1)
-    assert database.run(RetryDeadMessage("c", "m", ("r",))) == Retried(message=False, replies=0)
+    assert database.run(RetryDeadMessage("c", "m")) == Retried(message=False, replies=1)
+    assert database.run(RetryDeadMessage("c", "m")) == Retried(message=False, replies=0)
     assert one(database, 8).lease.attempts == 2
 
 

@@ -22,7 +22,7 @@ from ...effects import Program, Transact
 from ...http.bodies.reader import Reader
 from ...http.messages import Response, empty_response, json_response
 from ...http.refusals import Conflict, Fault, Forbidden, Invalid, NotFound, TooManyRequests
-from ...runs.approvals import Reply, apply_replies, reject_waiting
+from ...runs.approvals import Reply, agree, apply_replies, reject_waiting
 from ...runs.continuation import go_on, turn_at_pause
 from ...runs.payloads import find_waiting
 from ...runs.turn_state import Standing, TurnState
@@ -515,25 +515,14 @@ def _answer(before: TurnState, body: ApprovalResolve, run_id: str) -> TurnState 
     replies: list[Reply] = []
     used: set[str] = set()
     for waiting, member in find_waiting(before):
-        call_id = waiting.call.id
-        requirement = f"{run_id if member is None else member.run_id}.{call_id}"
-        names = [name for name in (requirement, call_id) if name in results]
+        reply = agree(waiting, member, run_id, note, None)
+        requirement = reply.requirement_id or ""
+        names = [name for name in (requirement, reply.call_id) if name in results]
         used |= set(names)
-        external = waiting.standing is Standing.EXTERNAL
-        replies.append(
-            Reply(
-                call_id=call_id,
-                name=None,
-                arguments=None,
-                confirmed=None if external else True,
-                note=note,
-                result=results[names[0]] if names else None,
-                requirement_id=requirement,
-                in_doubt=waiting.in_doubt or None,
-            )
-        )
-        if external and results.get(names[0] if names else "") is None:
+        result = results[names[0]] if names else None
+        if result is None and waiting.standing is Standing.EXTERNAL:
             faults.append(_result_missing(requirement))
+        replies.append(evolve(reply, result=result))
     unknown = [str(name)[:_SHOWN] for name in results if name not in used]
     faults += [Fault("body.resolution_data.results", f"has no call {name}") for name in unknown]
     return tuple(faults) if faults else apply_replies(before, replies, run_id)

@@ -19,33 +19,33 @@ from ...http.bodies.reader import Reader
 from ...http.messages import Response, compact_json, json_response
 from ...http.refusals import Fault
 from ...runs.output import iso_time
-from ...store.audit import (
-    PRUNED,
-    AuditEntry,
-    AuditRow,
-    Broken,
-    Head,
-    Intact,
-    ListAudit,
-    Place,
-    ReadChain,
-    Verifier,
-)
-from ...store.audit_pruning import AnchorChain, ChainSpan, ChainSpans, PruneChain
+from ...store.audit import OldPlace, ReadOldRows, ReadPages
+from ...store.audit_entries import PRUNED, AuditEntry
+from ...store.audit_lists import AuditRow, ListAudit, Place
+from ...store.audit_moving import MoveOldRows
+from ...store.audit_pages import NO_KEYS, Head, KeyRing
+from ...store.audit_pruning import CountOldEntries, DropStubs, OldChains, PruneChain
+from ...store.audit_verify import Verdict, Verifier
 from ...store.failures import StoreFailure
 from ...values import frozen
 from ..call import Call
 from ..fields import choice, declare, integer, text
 from ..listing import link_next
+from ..moments import LAST_US, moment
 
-__all__ = ["AuditQuery", "find_databases", "list_audit", "prune_trail", "verify_trail"]
+__all__ = [
+    "AuditQuery",
+    "count_old_entries",
+    "find_databases",
+    "list_audit",
+    "prune_trail",
+    "verify_trail",
+]
 
-_SECOND: Final = 1_000_000
-_LAST_SECOND: Final = 1 << 40  # tens of thousands of years from now
-_LAST_US: Final = _LAST_SECOND * _SECOND
 _LONGEST: Final = 1024  # characters of a filter
 _CURSOR: Final = re.compile(r"[A-Za-z0-9_-]{1,1024}")
-_BATCH: Final = 1000
+_ROWS: Final = 1000
+_PAGES: Final = 64
 
 
 @frozen
@@ -75,7 +75,7 @@ def _parse_cursor(text: str) -> _Cursor | None:
         return None
     match parse_json(urlsafe_b64decode(text + "=" * (-len(text) % 4))):
         case [int(at_us), str(database), str(writer), int(seq)] if (
-            0 <= at_us <= _LAST_US and 0 <= seq <= _LAST_US
+            0 <= at_us <= LAST_US and 0 <= seq <= LAST_US
         ):
             return _Cursor(at_us, database, writer, seq)
         case _:
@@ -99,12 +99,8 @@ class AuditQuery:
     operation: str | None = text("This operation id", max_length=_LONGEST)
     resource: str | None = text("This resource, and what is beneath it", max_length=_LONGEST)
     decision: str | None = choice(("allow", "deny", "open"))
-    since: int | None = integer(
-        "Not before, in seconds since the epoch", minimum=0, maximum=_LAST_SECOND
-    )
-    until: int | None = integer(
-        "Before, in seconds since the epoch", minimum=0, maximum=_LAST_SECOND
-    )
+    since: int | None = moment("Not before")
+    until: int | None = moment("Before")
     order: str = choice(("desc", "asc"), default="desc")
     limit: int = integer("Rows on a page", default=50, minimum=1, maximum=1000)
     cursor: _Cursor | None = declare(
@@ -112,6 +108,7 @@ class AuditQuery:
         _read_cursor,
         "Where the page before ended: its `meta.next_cursor`",
     )
+    request_id: str | None = text("Of this request", max_length=_LONGEST)
 
     @property
     def newest_first(self) -> bool:
@@ -124,12 +121,13 @@ class AuditQuery:
             place=Place(0),
             newest_first=self.newest_first,
             size=self.limit + 1,
-            since_us=(self.since or 0) * _SECOND,
-            until_us=_LAST_US if self.until is None else self.until * _SECOND,
+            since_us=self.since or 0,
+            until_us=LAST_US if self.until is None else self.until,
             subject=self.subject,
             operation=self.operation,
             resource=self.resource,
             decision=self.decision,
+            request_id=self.request_id,
         )
 
 
@@ -145,33 +143,57 @@ def list_audit(call: Call, databases: tuple[str, ...], query: AuditQuery) -> Pro
     """Return a page of the trail, the newest first unless asked otherwise.
 
     Filters: `subject`, `operation`, `resource` (and what is beneath it), `decision` (allow, deny,
-    open), `since` and `until` in seconds since the epoch, `db_id`.  A page holds `meta.next_cursor`
-    while there is more; sent back as `cursor`, with the same filters, it gives the next page.
+    open), `request_id`, `since` and `until` (seconds since the epoch, or a time as
+    2026-01-31T12:00:00Z), `db_id`.  A page holds `meta.next_cursor` while there is more; sent back
+    as `cursor`, with the same filters, it gives the next page.  One that looked through much and
+    found little has fewer rows than `limit`, and goes on.
     `meta.absent` names the databases that did not answer, of several.
     """
     filters = query.filters()
-    cursor = query.cursor or _Cursor(_LAST_US if query.newest_first else 0, "", "", 0)
+    cursor = query.cursor or _Cursor(LAST_US if query.newest_first else 0, "", "", 0)
     found: list[tuple[_Cursor, AuditRow]] = []
+    reached: list[int] = []
     absent: list[str] = []
     for name in databases:
         page_of = evolve(filters, place=cursor.place(name))
         try:
-            rows = yield from Transact(name, page_of)
+            listed = yield from Transact(name, page_of)
         except StoreFailure:
             absent.append(name)
             if len(absent) == len(databases):
                 raise
             continue
-        found += [(_Cursor(r.entry.at_us, name, r.writer, r.seq), r) for r in rows]
-    found.sort(key=_order, reverse=query.newest_first)
-    page = found[: query.limit]
-    following = page[-1][0].text() if len(found) > len(page) else None
+        found += [(_Cursor(r.entry.at_us, name, r.writer, r.seq), r) for r in listed.rows]
+        reached += [] if listed.reached_us is None else [listed.reached_us]
+    page, end = _cut_page(found, reached, query)
+    following = None if end is None else end.text()
     meta: dict[str, Any] = {"limit": query.limit, "next_cursor": following}
     if absent:
         meta["absent"] = absent
     more = () if following is None else link_next(call.query, "cursor", following)
     data = [_item(c.database, row) for c, row in page]
     return json_response(200, {"data": data, "meta": meta}, more)
+
+
+def _cut_page(
+    found: list[tuple[_Cursor, AuditRow]], reached: list[int], query: AuditQuery
+) -> tuple[list[tuple[_Cursor, AuditRow]], _Cursor | None]:
+    """Return the rows of the page, and where the next one begins.
+
+    Beyond what one database has `reached`, those of the others wait for the next page.
+    """
+    end: _Cursor | None = None
+    if reached and query.newest_first:
+        end = _Cursor(max(reached) + 1, "", "", 0)
+        found = [one for one in found if one[0].at_us >= end.at_us]
+    elif reached:
+        end = _Cursor(min(reached), "", "", 0)
+        found = [one for one in found if one[0].at_us < end.at_us]
+    found = sorted(found, key=_order, reverse=query.newest_first)
+    if len(found) > query.limit:
+        found = found[: query.limit]
+        end = found[-1][0]
+    return found, end
 
 
 def _order(found: tuple[_Cursor, AuditRow]) -> tuple[int, str, str, int]:
@@ -181,61 +203,69 @@ def _order(found: tuple[_Cursor, AuditRow]) -> tuple[int, str, str, int]:
 
 def _item(database: str, row: AuditRow) -> dict[str, Any]:
     """Return a row as it was hashed, with its database and the time for people."""
-    links = {"writer": row.writer, "seq": row.seq, "previous": row.previous, "hash": row.hash}
+    links: dict[str, Any] = {
+        "writer": row.writer,
+        "seq": row.seq,
+        "previous": row.previous,
+        "hash": row.hash,
+    }
+    links["signed_by"] = row.signed_by
     return {"at": iso_time(row.entry.at_us), **asdict(row.entry), "db_id": database, **links}
 
 
-def verify_trail(database: str, heads: Iterable[Head] = ()) -> Program[Intact | Broken]:
+def verify_trail(
+    database: str,
+    heads: Iterable[Head] = (),
+    keys: KeyRing = NO_KEYS,
+    acknowledged: Iterable[Head] = (),
+) -> Program[Verdict]:
     """Say whether the trail in `database` is as it was written, and leads through `heads`.
 
-    What is appended meanwhile may be looked at, or not.
+    What is appended meanwhile may be looked at, or not.  Rows that were not moved into pages come
+    first: one that is moved meanwhile is seen twice, and none is left out.
     """
-    verifier = Verifier(heads)
-    writer, seq = "", 0
-    while True:
-        rows = yield from Transact(database, ReadChain(writer, seq, _BATCH))
-        if broken := verifier.take(rows):
+    verifier = Verifier(heads, keys, acknowledged)
+    place: OldPlace | None = OldPlace()
+    while place is not None:
+        old = yield from Transact(database, ReadOldRows(place, _ROWS))
+        if broken := verifier.take_rows(old.rows):
             return broken
-        if len(rows) < _BATCH:
+        place = old.following
+    head = Head("", 0, "")
+    while True:
+        pages = yield from Transact(database, ReadPages(head.writer, head.seq, _PAGES))
+        if broken := verifier.take(pages):
+            return broken
+        if len(pages) < _PAGES:
             return verifier.end()
-        writer, seq = rows[-1].writer, rows[-1].seq
+        head = pages[-1].head
 
 
-def prune_trail(database: str, before_us: int, who: str) -> Program[int]:
-    """Delete the rows of before `before_us` from the trail in `database`; return how many went.
+def prune_trail(database: str, before_us: int, who: str, keys: KeyRing = NO_KEYS) -> Program[int]:
+    """Delete the entries of before `before_us` from the trail in `database`; return how many went.
 
-    Rows go from the beginning of each chain up to the first that is not old: a row that is older
-    than one before it in its chain stays until that one is old as well.  Broken off and begun
-    again, it goes on; at each moment in between the trail is proven.
+    Whole pages go, from the beginning of each chain up to the first that is not old.  Broken off
+    and begun again, it goes on; at each moment in between the trail is proven.
     """
-    node = yield from ThisNode()
-    entry = AuditEntry(
-        (yield from Now()), "", who, None, PRUNED, "", "allow", "", 200, client="local"
-    )
-    chains = yield from _chains(database, before_us)
-    for chain in chains:
-        if chain.first > 1:
-            yield from Transact(database, AnchorChain(node, chain.writer, entry))
-    pruned = 0
-    for chain in chains:
-        for upto in _cuts(chain):
-            pruned += yield from Transact(database, PruneChain(node, chain.writer, upto, entry))
+    node, now_us = (yield from ThisNode()), (yield from Now())
+    before_us = min(before_us, now_us)  # its own entries stay
+    while (yield from Transact(database, MoveOldRows(now_us, keys.signing))):
+        pass
+    entry = AuditEntry(now_us, "", who, None, PRUNED, "", "allow", "", 200, client="local")
+    pruned, after = 0, ""
+    while True:
+        writers = yield from Transact(database, OldChains(before_us, after, _ROWS))
+        for writer in writers:
+            unit = PruneChain(node, writer, before_us, entry, keys)
+            while gone := (yield from Transact(database, unit)):
+                pruned += gone
+        if len(writers) < _ROWS:
+            break
+        after = writers[-1]
+    yield from Transact(database, DropStubs(before_us))
     return pruned
 
 
-def _chains(database: str, before_us: int) -> Program[list[ChainSpan]]:
-    chains: list[ChainSpan] = []
-    after = ""
-    while True:
-        found = yield from Transact(database, ChainSpans(before_us, after, _BATCH))
-        chains += found
-        if len(found) < _BATCH:
-            return chains
-        after = found[-1].writer
-
-
-def _cuts(chain: ChainSpan) -> Iterable[int]:
-    """Return where to cut: few rows at a time, for others wait meanwhile."""
-    if chain.old_to < chain.first:
-        return ()
-    return (*range(chain.first - 1 + _BATCH, chain.old_to, _BATCH), chain.old_to)
+def count_old_entries(database: str, before_us: int) -> Program[int]:
+    """Return how many entries `prune_trail` would delete now, but for what a chain ends with."""
+    return (yield from Transact(database, CountOldEntries(before_us)))

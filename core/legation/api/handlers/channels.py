@@ -10,14 +10,15 @@ from collections.abc import Set as AbstractSet
 from typing import Annotated, Any, Final, TypeAlias
 
 from ...access.decide import Allow, AllowOnly, Decision, Deny
-from ...channels.replies import keys_of
+from ...channels.deliveries import sender_of
 from ...effects import Concurrently, Interrupted, Interruptible, Now, Nudge, Program, Transact
 from ...hosted.registry import HostedChannel, Registry
 from ...http.bodies.reader import Reader
 from ...http.messages import Response, json_response
 from ...http.refusals import Conflict, NotFound
-from ...messaging.answers import owner_of
+from ...messaging.conversations import find_owner
 from ...runs.output import iso_time
+from ...store.channel_states import HeldChannel, ListHeld
 from ...store.failures import StoreFailure
 from ...store.inbox import INBOX, MessageRow
 from ...store.leased_queue import CountItems, ListItems, QueueDepth
@@ -81,6 +82,7 @@ class _Counted:
 
     messages: dict[str, QueueDepth]
     replies: dict[str, QueueDepth]
+    held: dict[str, HeldChannel]
 
 
 def _count_in_time(database: str) -> Program[_Counted | None]:
@@ -93,9 +95,14 @@ def _count(database: str) -> Program[_Counted | None]:
     try:
         messages = yield from Transact(database, CountItems(INBOX))
         replies = yield from Transact(database, CountItems(OUTBOX))
+        held = yield from Transact(database, ListHeld())
     except StoreFailure:
         return None
-    return _Counted({m.channel: m for m in messages}, {r.channel: r for r in replies})
+    return _Counted(
+        {m.channel: m for m in messages},
+        {r.channel: r for r in replies},
+        {h.channel: h for h in held},
+    )
 
 
 def _channel(hosted: HostedChannel, counted: _Counted | None, now_us: int) -> Summary:
@@ -111,6 +118,8 @@ def _channel(hosted: HostedChannel, counted: _Counted | None, now_us: int) -> Su
     if counted is not None:
         summary["messages"] = _depth(counted.messages.get(hosted.id), now_us)
         summary["replies"] = _depth(counted.replies.get(hosted.id), now_us)
+        if (held := counted.held.get(hosted.id)) is not None:
+            summary["held"] = {"since": iso_time(held.since_us), "reason": held.reason}
     return summary
 
 
@@ -196,7 +205,7 @@ def list_messages(call: Call, channel: HostedChannel, query: MessagesQuery) -> P
     if len(rows) > query.limit:
         last = page[-1]
         following = _cursor(last.received_us, last.position, last.message_id)
-    return _page(call, [_message(row) for row in page], query, following)
+    return _page(call, [_message(channel, row) for row in page], query, following)
 
 
 def list_replies(call: Call, channel: HostedChannel, query: RepliesQuery) -> Program[Response]:
@@ -218,11 +227,11 @@ NoMessage: TypeAlias = Annotated[NotFound, _NO_MESSAGE.format("no-such")]
 def get_message(call: Call, channel: HostedChannel) -> Program[Response | NoMessage]:
     """Return one message with its replies."""
     message_id = call.params["message_id"]
-    fetch = FetchMessageRecord(channel.id, message_id, keys_of(message_id))
+    fetch = FetchMessageRecord(channel.id, message_id)
     letter = yield from Transact(channel.component.database, fetch)
     if letter is None:
         return NotFound(_NO_MESSAGE.format(message_id))
-    summary = _message(letter.message)
+    summary = _message(channel, letter.message)
     summary["replies"] = [_reply(row) for row in letter.replies]
     return json_response(200, summary)
 
@@ -234,7 +243,7 @@ NotDead: TypeAlias = Annotated[Conflict, _NOT_DEAD]
 def retry_message(call: Call, channel: HostedChannel) -> Program[Response | NoMessage | NotDead]:
     """Take a message, or the replies to it, out of the dead letters for one attempt more."""
     message_id, database = call.params["message_id"], channel.component.database
-    retry = RetryDeadMessage(channel.id, message_id, keys_of(message_id))
+    retry = RetryDeadMessage(channel.id, message_id)
     retried = yield from call.change(database, retry)
     if retried is None:
         return NotFound(_NO_MESSAGE.format(message_id))
@@ -281,12 +290,15 @@ def _item(row: MessageRow | ReplyRow, head: Summary, begun: Summary) -> Summary:
     }
 
 
-def _message(row: MessageRow) -> Summary:
-    head = {"id": row.message_id, "sender": row.sender}
+def _message(channel: HostedChannel, row: MessageRow) -> Summary:
+    """Return a message; where its session may be of several owners, the run knows whose it is."""
+    sender = sender_of(row.sender)
+    head = {"id": row.message_id, "sender": sender}
     return {
         **_item(row, head, {"received_at": iso_time(row.received_us)}),
-        "run_id": row.run_id,
-        "session_owner": owner_of(row.channel, row.sender),
+        # A word that decides has noted the approval that it is for: the run and its pause.
+        "run_id": row.run_id and row.run_id.partition(".")[0],
+        "session_owner": find_owner(channel, sender),
         "done_at": None if row.done_us is None else iso_time(row.done_us),
     }
 

@@ -7,11 +7,12 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from attrs import evolve
 
-from ...access.decide import AllowOnly
+from ...access.decide import AllowOnly, Deny, decide
+from ...access.scopes import Scoped
 from ...effects import Log, Program, RandomBytes, ThisNode, Transact
 from ...http.bodies.reader import Reader
 from ...http.messages import Response, json_response
-from ...http.refusals import BadRequest, Internal, NotFound
+from ...http.refusals import BadRequest, Forbidden, Internal, NotFound
 from ...migrations.catalogue import CATALOGUE, Catalogue
 from ...migrations.ledger import (
     Corrupt,
@@ -31,16 +32,18 @@ from ...migrations.migrate import (
 )
 from ...migrations.plan import Drift, Move, Plan, PlanRefusal, UnknownVersion, plan
 from ...migrations.schema_version import MalformedVersion, Version, parse_version
+from ...store.audit import AppendAudit
 from ...store.failures import NotServed, StoreFailure
 from ...store.health import REASONS
 from ...store.sizes import MeasureDatabase
 from ...store.units import Dialect
 from ...values import frozen
-from ..call import Call
+from ..call import Call, resource_of
 from ..fields import boolean, declare, integer
 from .cluster import describe_cluster, describe_nodes
 
 __all__ = [
+    "DESTROY",
     "MigrateBody",
     "MigrateQuery",
     "MigrationsQuery",
@@ -58,6 +61,9 @@ __all__ = [
 ]
 
 Target: TypeAlias = Version | None
+
+DESTROY: Final = Scoped("databases", ("destroy",), parameter="db_id")
+"""What a migration needs that may discard data."""
 
 
 def describe_database(call: Call, name: str) -> Program[dict[str, Any]]:
@@ -262,6 +268,7 @@ def _with_target(query: MigrateQuery, body: MigrateBody) -> MigrateQuery:
     return query if query.target_version else evolve(query, target_version=body.target_version)
 
 
+MayNotDestroy: TypeAlias = Annotated[Forbidden, "databases:destroy"]
 NotPlanned: TypeAlias = Annotated[
     BadRequest, UnknownVersion(Version(99), CATALOGUE.versions).detail
 ]
@@ -274,12 +281,19 @@ NotMigrated: TypeAlias = Annotated[
 
 def migrate_one(
     call: Call, name: str, query: MigrateQuery, body: MigrateBody
-) -> Program[Response | NotPlanned | NotMigrated]:
-    """Migrate a database and return the version it reached."""
+) -> Program[Response | NotPlanned | NotMigrated | MayNotDestroy]:
+    """Migrate a database and return the version it reached.
+
+    With `allow_data_loss` the scope `databases:destroy` is needed as well.
+    """
     wanted = _with_target(query, body)
+    if refused := _begin(call, name, wanted):
+        return refused
     outcome = yield from _migrate(call, name, wanted)
     if not isinstance(outcome, Migrated):
         return (yield from _refuse(call, name, outcome))
+    if outcome.moves and not outcome.rehearsed:
+        call.audit.stored = call.success
     return (
         json_response(200, _describe_outcome(outcome))
         if outcome.moves
@@ -287,9 +301,16 @@ def migrate_one(
     )
 
 
-def migrate_all(call: Call, query: MigrateQuery, body: MigrateBody) -> Program[Response]:
-    """Migrate every database; 207 tells which of them failed, and why."""
+def migrate_all(
+    call: Call, query: MigrateQuery, body: MigrateBody
+) -> Program[Response | MayNotDestroy]:
+    """Migrate every database; 207 tells which of them failed, and why.
+
+    With `allow_data_loss` the scope `databases:destroy` is needed as well.
+    """
     wanted = _with_target(query, body)
+    if refused := _begin(call, None, wanted):
+        return refused
     migrated: dict[str, Any] = {}
     failed: dict[str, str] = {}
     for name in call.registry.databases:
@@ -309,12 +330,33 @@ def migrate_all(call: Call, query: MigrateQuery, body: MigrateBody) -> Program[R
     return json_response(207, {**description, "failed": failed})
 
 
+def _begin(call: Call, name: str | None, wanted: MigrateQuery) -> MayNotDestroy | None:
+    """Name target and flags in the trail; refuse who may not discard data.  None is all of them."""
+    flags = {"allow_data_loss": wanted.allow_data_loss, "dry_run": wanted.dry_run}
+    target = wanted.target_version or call.registry.catalogue.latest
+    named = [] if name else ["all"]
+    call.audit.detail = (*named, str(target), *(flag for flag, on in flags.items() if on))
+    if not wanted.allow_data_loss:
+        return None
+    decision = decide(DESTROY, call.principal, name)
+    if not isinstance(decision, Deny):
+        return None
+    call.audit.decision = decision
+    return Forbidden(decision.scope)
+
+
 def _migrate(call: Call, name: str, wanted: MigrateQuery) -> Program[MigrationOutcome]:
-    """Migrate `name`; where there is nothing to do, or it is refused, without taking a lock."""
+    """Migrate `name`; where there is nothing to do, or it is refused, without taking a lock.
+
+    What is done stands in the audit trail of the database, in the same transaction.
+    """
     known = yield from _without_a_lock(call.registry.catalogue, name, wanted)
     if known is not None:
         return known
     node = yield from ThisNode()
+    named = call.audit.detail if call.params else call.audit.detail[1:]
+    entry = call.audit.entry(call.success, resource_of((name, *named)))
+    record = AppendAudit(node, (entry,), call.context.cluster.trail_keys.signing)
     return (
         yield from migrate(
             name,
@@ -325,6 +367,7 @@ def _migrate(call: Call, name: str, wanted: MigrateQuery) -> Program[MigrationOu
             node=node,
             allow_data_loss=wanted.allow_data_loss,
             rehearse=wanted.dry_run,
+            record=record,
         )
     )
 

@@ -115,8 +115,7 @@ def retry_letters(
     """Take dead letters out for one attempt more each; `left` says how many more there are."""
     database = channel.component.database
     chosen = yield from call.change(database, RetryLetters(body.choose(channel.id)))
-    if chosen.ids:
-        yield from _wake(database)
+    yield from _wake(database)  # also for a channel that is held: it is tried again
     return _answer("retried", body, chosen)
 
 

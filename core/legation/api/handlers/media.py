@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Final, TypeAlias
 
@@ -32,6 +33,21 @@ UnsupportedFile: TypeAlias = Annotated[
     BadRequest, f"{_UNSUPPORTED}: a.gz is application/gzip, which no run takes"
 ]
 _OTHER_KIND: Final = "is {}, which does not belong to the {}"
+# Whoever serves the model fetches these, perhaps from within a network that callers do not reach.
+_WEB: Final = re.compile(r"https?://", re.IGNORECASE)
+# A name of several labels, and no address in any of its forms, as 127.1 and 0x7f000001: the last
+# label begins with a letter (WHATWG URL 3.6).  No user information and no backslash, which readers
+# of URLs do not agree on; no name that is of a local network (RFC 6761, RFC 6762, RFC 8375).
+_PUBLIC: Final = re.compile(
+    r"https://(?:[a-z0-9_-]{1,63}\.)+"
+    r"(?!(?:localhost|local|internal|intranet|private|corp|home|lan|arpa)\b)[a-z][a-z0-9-]{0,62}\.?"
+    r"(?::[0-9]{1,5})?(?:[/?#][^\s\\]*)?",
+    re.IGNORECASE | re.ASCII,
+)
+_NOT_PUBLIC: Final = (
+    "must be an https URL with the name of a public host: the server of the model fetches it;"
+    " send any other picture or file as content"
+)
 _TOO_MANY: Final = f"must have at most {MOST_FILES} items"
 
 
@@ -83,9 +99,11 @@ def take_media_list(read: Reader, name: str) -> list[dict[str, Any]]:
 
 
 def _with_content(read: Reader, at: str, kind: str, item: JsonObject) -> dict[str, Any]:
-    """Return `item` with the content that its URL is; any other URL is kept as it is."""
+    """Return `item` with the content that its URL is; any other URL is kept, if it may be sent."""
     url = item.get("url")
     if not is_data_url(url):
+        if isinstance(url, str) and _WEB.match(url) and not _PUBLIC.fullmatch(url):
+            read.fault(f"{at}.url", _NOT_PUBLIC)
         return _with_type(read, f"{at}.content", kind, item)
     if item.get("content") is not None:
         read.fault(f"{at}.content", "is not allowed together with a data: URL")

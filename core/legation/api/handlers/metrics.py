@@ -8,11 +8,14 @@ from typing import Any, Final
 from ...effects import Program, Transact
 from ...http.messages import Response, text_response
 from ...observability.prometheus import MEDIA_TYPE, Family, Labels, Sample, exposition
+from ...store.channel_states import HeldChannel, ListHeld
 from ...store.counts import CountRuns
 from ...store.failures import StoreFailure
 from ...store.inbox import INBOX
 from ...store.leased_queue import CountItems, QueueDepth
 from ...store.outbox import OUTBOX
+from ...store.retention import FetchSweep, Sweep
+from ...store.run_rows import DAY_US
 from ...store.run_states import RunState
 from ...values import frozen
 from ...version import INTERFACE_VERSION, VERSION
@@ -37,6 +40,8 @@ class _DatabaseCounts:
     runs: dict[str, int] | None = None
     inbox: tuple[QueueDepth, ...] = ()
     outbox: tuple[QueueDepth, ...] = ()
+    held: tuple[HeldChannel, ...] = ()
+    sweep: Sweep | None = None
 
     @property
     def name(self) -> str:
@@ -53,7 +58,9 @@ def show(call: Call) -> Program[Response]:
         *_process(call),
         *telemetry.families(),
         _build_ended_family(call),
+        _build_turned_away_family(call),
         *_share_families(call),
+        *_file_families(call),
         *cluster_families(call),
         *telemetry.surveyed[1],
     )
@@ -83,6 +90,19 @@ def _build_ended_family(call: Call) -> Family:
     )
 
 
+def _build_turned_away_family(call: Call) -> Family:
+    names = ("channel", "reason")
+    return Family(
+        "legation_channel_turned_away_total",
+        "counter",
+        "Messages that this process did not answer: their sender is not allowed, or sent too many.",
+        tuple(
+            Sample(count, tuple(zip(names, key, strict=True)))
+            for key, count in sorted(call.context.turned_away.items())
+        ),
+    )
+
+
 def _share_families(call: Call) -> Iterator[Family]:
     shares = call.context.shares
     refused = sorted(shares.refused.items())
@@ -107,6 +127,19 @@ def _share_families(call: Call) -> Iterator[Family]:
     )
 
 
+_STALE: Final = {
+    "keys": "For how long the JWKS file cannot be read; 0 where it can.",
+    "revocations": "For how long the file with revocations cannot be read; 0 where it can.",
+}
+
+
+def _file_families(call: Call) -> Iterator[Family]:
+    authenticator = call.surface.authenticator
+    for name, file in authenticator.files if authenticator else ():
+        seconds = Sample(file.stale_seconds(call.now_us))
+        yield Family(f"legation_{name}_stale_seconds", "gauge", _STALE[name], (seconds,))
+
+
 # --- The databases -----------------------------------------------------------------------------
 
 
@@ -114,7 +147,7 @@ def _survey(call: Call) -> Program[tuple[Family, ...]]:
     found: list[_DatabaseCounts] = []
     for name in call.registry.databases:
         found.append((yield from _look(call, name)))
-    return tuple(_families(found))
+    return (*_families(found), *_sweep_families(call, found))
 
 
 def _look(call: Call, name: str) -> Program[_DatabaseCounts]:
@@ -125,9 +158,13 @@ def _look(call: Call, name: str) -> Program[_DatabaseCounts]:
         runs = dict((yield from Transact(name, CountRuns())))
         inbox = yield from Transact(name, CountItems(INBOX))
         outbox = yield from Transact(name, CountItems(OUTBOX))
+        held = yield from Transact(name, ListHeld())
+        sweep: Sweep | None = None
+        if call.registry.periods[name].kinds:
+            sweep = yield from Transact(name, FetchSweep())
     except StoreFailure:
         return _DatabaseCounts(description)
-    return _DatabaseCounts(description, runs, inbox, outbox)
+    return _DatabaseCounts(description, runs, inbox, outbox, held, sweep)
 
 
 def _families(found: Iterable[_DatabaseCounts]) -> Iterator[Family]:
@@ -166,6 +203,47 @@ def _families(found: Iterable[_DatabaseCounts]) -> Iterator[Family]:
         "Replies of channels that are not sent.",
         tuple(sample for f in found for sample in _depths(f.name, f.outbox)),
     )
+    yield Family(
+        "legation_channel_held",
+        "gauge",
+        "Channels whose provider takes nothing with their credentials; their replies wait.",
+        tuple(
+            Sample(1, (("database", f.name), ("channel", held.channel)))
+            for f in found
+            for held in f.held
+        ),
+    )
+
+
+def _sweep_families(call: Call, found: Iterable[_DatabaseCounts]) -> Iterator[Family]:
+    """Yield what the sweeps of databases that have a retention have done."""
+    swept = [((("database", f.name),), f.sweep) for f in found if f.sweep is not None]
+    counts = [(labels, kind, one.count(kind)) for labels, one in swept for kind in one.kinds]
+    yield Family(
+        "legation_retention_pruned_total",
+        "counter",
+        "How much the retention has deleted in a database, on every node.",
+        tuple(Sample(count, (*labels, ("kind", kind))) for labels, kind, count in counts),
+    )
+    yield Family(
+        "legation_retention_last_sweep_timestamp_seconds",
+        "gauge",
+        "When the last sweep of a database began that came to its end.",
+        tuple(
+            Sample(one.swept_us / 1e6, labels) for labels, one in swept if one.swept_us is not None
+        ),
+    )
+    yield Family(
+        "legation_retention_behind_seconds",
+        "gauge",
+        "For how long the next sweep of a database is due; 0 where it is not.",
+        tuple(Sample(_find_behind(call, one), labels) for labels, one in swept),
+    )
+
+
+def _find_behind(call: Call, sweep: Sweep) -> float:
+    last_us = call.started_us if sweep.swept_us is None else sweep.swept_us
+    return max(0, call.now_us - last_us - DAY_US) / 1e6
 
 
 def _schema(description: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from attrs import asdict
+
 from ...access.posture import posture
 from ...effects import Program, ThisNode
 from ...http.messages import Response, json_response
@@ -72,6 +74,6 @@ def _seconds(passed_us: int) -> float:
 
 def get_posture(call: Call) -> Response:
     """Return every setting that is unsafe, as `legation check` finds it."""
-    findings = posture(call.registry.config)
-    data = [{"path": found.path, "message": found.message} for found in findings]
-    return json_response(200, {"data": data})
+    registry = call.registry
+    findings = posture(registry.config, call.surface.settings.door, registry.weak)
+    return json_response(200, {"data": [asdict(found) for found in findings]})

@@ -30,6 +30,7 @@ __all__ = [
     "CancelForm",
     "CancelQuery",
     "ContinueForm",
+    "ForkForm",
     "Kind",
     "ResumeForm",
     "RunForm",
@@ -49,6 +50,7 @@ class Action(StrEnum):
 
     START = "start"
     CONTINUE = "continue"
+    FORK = "fork"
     CANCEL = "cancel"
     RESUME = "resume"
 
@@ -181,6 +183,17 @@ _ANSWER_SCHEMA: Final = Kind(
 _FILES: Final = Kind({**_OBJECTS, "maxItems": MOST_FILES}, take_media_list, absent=())
 _CALLS: Final = _make_answers("ToolAnswer")
 _REQUIREMENTS: Final = _make_answers("RequirementAnswer")
+_AT: Final = Kind(
+    {"type": "string", "maxLength": 512, "examples": ["2.1"]},
+    partial(Reader.text, or_none=True, max_length=512),
+)
+_OTHER_MESSAGE: Final = Kind(
+    {"type": "string", "maxLength": _MESSAGE_LENGTH, "examples": ["What can you do?"]},
+    partial(Reader.text, or_none=True, max_length=_MESSAGE_LENGTH),
+)
+_OUTCOME: Final = Kind(
+    {"examples": ["booked"]}, Reader.value, form={"type": "string", "examples": [""]}
+)
 _INDEX: Final = Kind(
     {"type": "integer", "minimum": -1, "maximum": MOST, "default": -1},
     partial(Reader.integer, minimum=-1),
@@ -193,6 +206,7 @@ _INDEX: Final = Kind(
 _START: Final = (Action.START,)
 _CONTINUE: Final = (Action.CONTINUE,)
 _BOTH: Final = (Action.START, Action.CONTINUE)
+_FORK: Final = (Action.FORK,)
 _LATER: Final = (Action.CONTINUE, Action.CANCEL, Action.RESUME)
 _GIVEN: Final = (
     "{} for the run, each with a `url`, which may hold the file itself (`data:…;base64,…`), or with"
@@ -217,14 +231,35 @@ def _refuse(name: str, actions: tuple[Action, ...], reason: str, **more: Any) ->
     return Argument(name, actions, reason, treatment=Treatment.REFUSED, **more)
 
 
-_ONE_WAY: Final = "a paused run goes on where it paused; start a run of its session instead"
+_ONE_WAY: Final = "a paused run goes on where it paused; fork the run instead"
 
 ARGUMENTS: Final = (
     _honour("message", _START, _MESSAGE, "What the agent or team is asked", required=True),
-    _honour("stream", _BOTH, _truth(default=True), "Answer with events"),
-    _honour("background", _START, _truth(default=False), "Answer 202 at once"),
+    _honour(
+        "at",
+        _FORK,
+        _AT,
+        "The place where the fork begins: an answer of the model, such as 2, or a call, such as"
+        " 2.1; or the id of an event. Without it the fork begins anew",
+    ),
+    _honour("message", _FORK, _OTHER_MESSAGE, "In place of the message; not together with `at`"),
+    _honour(
+        "outcome",
+        _FORK,
+        _OUTCOME,
+        "What came of the call at `at`, in place of making it: a text, or any other value of JSON",
+    ),
+    _honour("stream", (*_BOTH, *_FORK), _truth(default=True), "Answer with events"),
+    _honour("background", (*_START, *_FORK), _truth(default=False), "Answer 202 at once"),
     _honour(
         "session_id", _START, _NEW_SESSION, "The session to go on with; empty or absent begins one"
+    ),
+    _honour(
+        "session_id",
+        _FORK,
+        _NEW_SESSION,
+        "The session whose history the fork is told; empty or absent begins one, with copies of"
+        " the runs before",
     ),
     _honour("session_id", (Action.CONTINUE, Action.RESUME), _ID, "The session that the run is of"),
     _honour("session_id", (Action.CANCEL,), _ID, _IN_BOTH),
@@ -431,6 +466,20 @@ class ContinueForm(RunForm):
             read.fault("requirements", _TOGETHER)
         faults = read.faults()
         return Invalid(faults) if faults else cls(**values)
+
+
+@frozen
+class ForkForm(RunForm):
+    """A fork of a run."""
+
+    action: ClassVar = Action.FORK
+
+    at: str | None
+    message: str | None
+    outcome: JsonValue
+    stream: bool
+    background: bool
+    session_id: str
 
 
 @frozen

@@ -14,9 +14,9 @@ from typing import Final
 from attrs import define, evolve, field
 
 from ...effects import Emit, Now, Program, Sleep, Transact
-from ...http.messages import Streamed, compact_json
+from ...http.messages import Streamed, Unfinished, compact_json
 from ...http.refusals import Fault, TooManyRequests
-from ...http.sse import encode, heartbeat
+from ...http.sse import encode, encode_token_end, heartbeat
 from ...store.failures import StoreFailure
 from ...store.listed_runs import CountListed, FindListed, ListedRun, ListRuns
 from ...store.run_states import RunState
@@ -32,6 +32,7 @@ __all__ = ["RunChangesQuery", "find_watched", "watch_runs"]
 _LOOK_SECONDS: Final = 1.0
 _LONGEST_SECONDS: Final = 86_400
 _MOST: Final = 1_000
+_PATH: Final = "/runs/events"
 _HEARTBEAT_US: Final = 15_000_000
 _OVERLAP_US: Final = 60_000_000  # clocks of nodes differ, and commits come late
 _OPEN: Final = (RunState.PENDING.value, RunState.RUNNING.value, RunState.PAUSED.value)
@@ -111,7 +112,7 @@ def watch_runs(
     return Streamed(200, SSE_HEADERS, _count(call, body))
 
 
-def _count(call: Call, body: Program[None]) -> Program[None]:
+def _count(call: Call, body: Program[Unfinished | None]) -> Program[Unfinished | None]:
     """Run `body`, as one stream that the end of the process waits for."""
     call.context.followers += 1
     try:
@@ -122,22 +123,30 @@ def _count(call: Call, body: Program[None]) -> Program[None]:
 
 def _watch(
     call: Call, watches: list[_Watch], snapshot: bytes, seconds: int | None
-) -> Program[None]:
+) -> Program[Unfinished | None]:
     yield from Emit(snapshot)
+    token = call.watch_token()
     emitted_us = yield from Now()
     looks = count() if seconds is None else range(int(seconds / _LOOK_SECONDS))
     for _ in looks:
         if call.context.leaving:
-            return
-        yield from Sleep(_LOOK_SECONDS)
+            return None
+        left = _LOOK_SECONDS if token is None else min(_LOOK_SECONDS, token.left)
+        yield from Sleep(left)
         text = "".join((yield from _look(call, watches)))
         now_us = yield from Now()
         if text:
             yield from Emit(text.encode())
             emitted_us = now_us
-        elif not 0 <= now_us - emitted_us < _HEARTBEAT_US:
+        refused = None if token is None else token.find_refusal(now_us)
+        if refused is not None:
+            refusal = refused.refusal
+            yield from Emit(encode_token_end(refusal.detail, refusal.error_code, _PATH))
+            return Unfinished()
+        if not text and not 0 <= now_us - emitted_us < _HEARTBEAT_US:
             yield from Emit(heartbeat())
             emitted_us = now_us
+    return None
 
 
 def _begin(watches: Iterable[_Watch]) -> Program[bytes]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, TypeAlias
 from attrs import evolve
 
 from ...access.claims import overlay
-from ...effects import Program, Transact
+from ...effects import Emit, Program, Transact
 from ...hosted.registry import Component
 from ...http.messages import (
     Answer,
@@ -33,13 +33,23 @@ from ...http.refusals import (
     Unavailable,
 )
 from ...http.sse import BadEventId, parse_last_event_id
+from ...replay.building import UNDER_WAY, NotRecordable, encode_lines, fetch_recording
+from ...replay.redaction import (
+    MAX_PATH,
+    MAX_PATHS,
+    MAX_WORK,
+    NO_AREA,
+    BadPath,
+    check_paths,
+    redact,
+)
 from ...runs.approvals import answer_calls, apply_replies, read_replies
 from ...runs.cancellation import cancel
 from ...runs.continuation import go_on, turn_at_pause
 from ...runs.events import EventOrigin
 from ...runs.followers import Followed, RunLeft, RunStalled, join, resume, tail, tail_of_member
 from ...runs.output import render_listed, run_json
-from ...runs.retry import with_retry
+from ...runs.retry import Change, with_retry
 from ...runs.start import NewRun, start
 from ...runs.turn_state import TurnState
 from ...shares.exceeded import Exceeded
@@ -48,10 +58,11 @@ from ...store.run_pages import ReadRuns
 from ...store.run_reads import FetchRun
 from ...store.run_rows import ClaimedRun, RunRow
 from ...store.run_states import RunState
+from ...store.runs import Started
 from ...store.sessions import FetchSession, SessionRow
 from ...values import frozen
 from ..call import Call
-from ..fields import PAGES, choice, header, integer, no_op, text
+from ..fields import PAGES, choice, header, integer, no_op, several_texts, text
 from ..listing import Cursor, cursor
 from ..run_lists import answer_runs
 from ..visible_runs import sees_every_run
@@ -59,19 +70,37 @@ from .components import find_component
 from .limits import over_limit
 from .media import Media, UnsupportedFile, admit
 from .owners import SeveralUsers, find_session
-from .run_arguments import CancelForm, CancelQuery, ContinueForm, ResumeForm, StartForm
+from .run_arguments import (
+    CancelForm,
+    CancelQuery,
+    ContinueForm,
+    ForkForm,
+    ResumeForm,
+    StartForm,
+)
 
 __all__ = [
+    "HANDED_ON",
     "GetRunQuery",
     "ListRunsQuery",
+    "NoRun",
+    "OwnRun",
+    "ReplayQuery",
     "RunEventsQuery",
+    "answer_at_once",
     "cancel_run",
+    "change_of_start",
     "continue_run",
+    "find_own_run",
     "get_run",
+    "join_run",
     "list_runs",
+    "refuse_start",
+    "replay_run",
     "resume_run",
     "run_events",
     "start_run",
+    "with_claims",
 ]
 
 SSE_HEADERS: Final[Headers] = (
@@ -79,9 +108,16 @@ SSE_HEADERS: Final[Headers] = (
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 )
+_REPLAY_HEADERS: Final[Headers] = (
+    (b"content-type", b"application/x-ndjson"),
+    (b"content-disposition", b'attachment; filename="replay.run.jsonl"'),
+)
+_PIECE: Final = 64 << 10
 _NO_RUN: Final = "Run not found"
 NoRun: TypeAlias = Annotated[NotFound, _NO_RUN]
+NoRecording: TypeAlias = Annotated[Conflict, UNDER_WAY]
 _BUSY: Final = "Another run of the session is not over yet"
+_CHANGED: Final = "The run is gone, or goes on meanwhile: look at it, and fork it again"
 _DELETED: Final = "The run was deleted with its session before it was over"
 _STALLED: Final = (
     "The run does not go on: the database stores nothing of it at present. It is kept; ask for run"
@@ -125,33 +161,55 @@ def start_run(
         message=form.message,
         pieces=form.stream or form.background,
         state=_state(call, form.session_state or {}),
-        details=_with_claims(call, {**_details(form), **media.by_kind}),
+        details=with_claims(call, {**_details(form), **media.by_kind}),
         waits=call.registry.config.on_busy == "queue",
         account=account,
     )
-    status = 202 if form.background else 200
-    change = partial(call.change, status=status, resource=call.describe_resource(hosted.id, run_id))
+    change = change_of_start(call, form, call.describe_resource(hosted.id, run_id))
     started = yield from start(call.context, hosted, new, change)
+    answer = refuse_start(call, new, started) or answer_at_once(call, hosted, new, form)
+    return answer or (yield from join_run(call, hosted.database, owner, run_id))
+
+
+def change_of_start(call: Call, form: StartForm | ForkForm, resource: str) -> Change:
+    """Return how a start is stored; `resource` is what the audit trail names as changed."""
+    return partial(call.change, status=202 if form.background else 200, resource=resource)
+
+
+def refuse_start(
+    call: Call, new: NewRun, started: Started
+) -> Conflict | StateTooLarge | StorageFull | TooManyRequests | None:
+    """Return why a run was not stored; None where it was."""
     if started.rejected:
         return Conflict(_BUSY)
+    if started.changed:
+        return Conflict(_CHANGED)
     if started.over:
-        return over_limit(started.over, account.limits, call.now_us)
+        limits = (new.account or call.account(new.owner)).limits
+        return over_limit(started.over, limits, call.now_us)
+    return None
+
+
+def answer_at_once(
+    call: Call, hosted: Component, new: NewRun, form: StartForm | ForkForm
+) -> Answer | None:
+    """Return the answer for a run that is stored; None where `form` asks to wait for its end."""
+    owner, session_id, run_id = new.owner, new.session_id, new.run_id
     if form.background:
         payload = {"run_id": run_id, "session_id": session_id, "status": RunState.PENDING.value}
         return json_response(202, payload)
     if form.stream:
         run = ClaimedRun(owner, session_id, run_id, hosted.kind, hosted.id, "{}", 0, 0)
         return _stream(tail(_follow_run(call, hosted, EventOrigin(run, hosted.name)), 0))
-    return (yield from _join_run(call, hosted.database, owner, run_id))
+    return None
 
 
-_NO_SCOPES: Final = frozenset[str]()
-_HANDED_ON: Final = ("dependencies", "metadata", "output_schema")
+HANDED_ON: Final = ("dependencies", "metadata", "output_schema")
 
 
 def _details(form: StartForm) -> dict[str, Any]:
     """Return what is handed on to the turn, as far as it was sent."""
-    sent = {name: getattr(form, name) for name in _HANDED_ON}
+    sent = {name: getattr(form, name) for name in HANDED_ON}
     details = {name: value for name, value in sent.items() if value is not None}
     return {**details, "use_json_schema": True} if form.use_json_schema else details
 
@@ -170,7 +228,7 @@ def _names(claims: tuple[str, ...], said: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*claims, *said)))
 
 
-def _with_claims(call: Call, details: Mapping[str, Any]) -> Mapping[str, Any]:
+def with_claims(call: Call, details: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the details of a run with what the token says for it, which nobody can overwrite."""
     principal = call.principal
     if principal.trusted:
@@ -266,7 +324,7 @@ class GetRunQuery:
 
 def get_run(call: Call, query: GetRunQuery) -> Program[Response | NoRun]:
     """Return one of the caller's runs; with the scope `runs:read`, one of any user."""
-    own = yield from _own_run(call, query.session_id, removed=True, reads=True)
+    own = yield from find_own_run(call, query.session_id, removed=True, reads=True)
     return own if isinstance(own, Refusal) else json_bytes_response(200, run_json(own.row))
 
 
@@ -294,7 +352,7 @@ def run_events(
     stopped = parse_last_event_id(call.request.header(b"last-event-id"))
     if isinstance(stopped, BadEventId):
         return Invalid((Fault("header.last-event-id", stopped.reason),))
-    own = yield from _own_run(call, reads=True)
+    own = yield from find_own_run(call, reads=True)
     if isinstance(own, Refusal):
         return own
     row = own.row
@@ -320,9 +378,59 @@ def _at_the_top(database: str, owner: str, run_id: str) -> Program[str]:
     return run_id
 
 
+@frozen
+class ReplayQuery:
+    """The parts of a recording that are not to be in it."""
+
+    redact: tuple[str, ...] = several_texts(
+        "Path of values that give way to placeholders, as `arguments.card` or `input.message`;"
+        " repeat it for several",
+        most=MAX_PATHS,
+        max_length=MAX_PATH,
+        fault=f"The path 'latest' {NO_AREA}",
+    )
+    session_id: str | None = text("Session ID for the run")
+    user_id: None = no_op()
+
+
+def replay_run(call: Call, query: ReplayQuery) -> Program[Streamed | Invalid | NoRun | NoRecording]:
+    """Return the recording of one of the caller's runs, line by line.
+
+    It holds all that its tools were given and returned, so that a scope which opens the runs of
+    others for reading does not open it.
+    """
+    if (bad := check_paths(query.redact)) is not None:
+        return Invalid((Fault("query.redact", bad.detail),))
+    own = yield from find_own_run(call, query.session_id, removed=True)
+    if isinstance(own, Refusal):
+        return own
+    history_runs = own.hosted.history_runs if isinstance(own.hosted, Component) else 0
+    recording = yield from fetch_recording(own.hosted.database, own.row, history_runs)
+    if isinstance(recording, NotRecordable):
+        return Conflict(recording.detail)
+    redacted = redact(recording, query.redact, MAX_WORK)
+    if isinstance(redacted, BadPath):
+        return Conflict(redacted.detail)
+    lines = encode_lines(redacted)
+    if isinstance(lines, NotRecordable):
+        return Conflict(lines.detail)
+    return Streamed(200, _REPLAY_HEADERS, _emit_lines(lines))
+
+
+def _emit_lines(lines: tuple[bytes, ...]) -> Program[None]:
+    """Emit lines in pieces of one size."""
+    waiting = bytearray()
+    for line in lines:
+        waiting += line
+        while len(waiting) > _PIECE:
+            yield Emit(bytes(waiting[:_PIECE]))
+            del waiting[:_PIECE]
+    yield Emit(bytes(waiting))
+
+
 def resume_run(call: Call, form: ResumeForm) -> Program[Streamed | NoRun | TooManyRequests]:
     """Go on streaming a run, the way later clients ask for it."""
-    own = yield from _own_run(call, form.session_id)
+    own = yield from find_own_run(call, form.session_id)
     if isinstance(own, Refusal):
         return own
     if refusal := call.hold_place(own.hosted_as, stream=True, follows=True):
@@ -338,7 +446,7 @@ def cancel_run(
 
     A run that is over stays as it is: the caller wanted it to go no further, and it does not.
     """
-    own = yield from _own_run(call, query.session_id, form.session_id, removed=True)
+    own = yield from find_own_run(call, query.session_id, form.session_id, removed=True)
     if isinstance(own, Refusal):
         return own
     if own.row.parent_run_id is not None and not RunState(own.row.status).final:
@@ -373,7 +481,7 @@ def continue_run(
     replies = read_replies(answer_calls(form.requirements) or form.tools)
     if isinstance(replies, str):
         return BadRequest(f"Invalid structure or content for {name}: {replies}")
-    own = yield from _own_run(call, form.session_id)
+    own = yield from find_own_run(call, form.session_id)
     if isinstance(own, Refusal):
         return own
     before = _load_paused_turn(own.row)
@@ -398,7 +506,7 @@ def _load_paused_turn(row: RunRow) -> TurnState | Conflict:
 
 
 def _go_on(
-    call: Call, own: _Own, before: TurnState, state: TurnState, *, stream: bool
+    call: Call, own: OwnRun, before: TurnState, state: TurnState, *, stream: bool
 ) -> Program[Answer | NoRun | Conflict | TooManyRequests | Unavailable]:
     """Store the answers, see that the run is executed, and answer the way that was asked for."""
     row, database = own.row, own.hosted.database
@@ -418,21 +526,22 @@ def _go_on(
     if stream:
         followed = _follow_run(call, own.hosted, own.origin)
         return _stream(tail(followed, row.events))
-    return (yield from _join_run(call, database, row.owner, row.run_id, row.events))
+    return (yield from join_run(call, database, row.owner, row.run_id, row.events))
 
 
 def _follow_run(call: Call, hosted: Component | _Removed, origin: EventOrigin) -> Followed:
     """Return a run that is to be streamed."""
     run_id = origin.run.run_id
     path = f"/{hosted.kind}s/{hosted.id}/runs/{run_id}/events"
-    return Followed(call.context, hosted.database, origin, run_id, path)
+    token = None if call.surface.authenticator is None else call.watch_token()
+    return Followed(call.context, hosted.database, origin, run_id, path, token)
 
 
 def _stream(events: Program[Unfinished | None]) -> Streamed:
     return Streamed(200, SSE_HEADERS, events)
 
 
-def _join_run(
+def join_run(
     call: Call, database: str, owner: str, run_id: str, after: int = 0
 ) -> Program[Response | Conflict | Unavailable]:
     """Return a run when it is over, or waits for a person."""
@@ -461,7 +570,7 @@ class _Removed:
 
 
 @frozen
-class _Own:
+class OwnRun:
     """A run that the caller may see, and what it is a run of."""
 
     hosted: Component | _Removed
@@ -478,9 +587,9 @@ class _Own:
         return EventOrigin(self.row.claim, self.hosted.name, self.row.parent_run_id)
 
 
-def _own_run(
+def find_own_run(
     call: Call, *session_ids: str | None, removed: bool = False, reads: bool = False
-) -> Program[_Own | NotFound]:
+) -> Program[OwnRun | NotFound]:
     """Return the run that the path names, if it is one the caller may see, of these sessions.
 
     The session of the token counts before those that the request says; None is any.  `removed`:
@@ -504,13 +613,13 @@ def _own_run(
     return own
 
 
-def _run_of(call: Call, hosted: Component | _Removed, *, every: bool) -> Program[_Own | None]:
+def _run_of(call: Call, hosted: Component | _Removed, *, every: bool) -> Program[OwnRun | None]:
     fetch = FetchRun(call.params["run_id"], call.principal.owner, any_owner=every)
     row = yield from Transact(hosted.database, fetch)
-    return None if row is None or not _of(row, hosted) else _Own(hosted, row)
+    return None if row is None or not _of(row, hosted) else OwnRun(hosted, row)
 
 
-def _run_of_removed(call: Call, kind: str, *, every: bool) -> Program[_Own | None]:
+def _run_of_removed(call: Call, kind: str, *, every: bool) -> Program[OwnRun | None]:
     """Look for the run in every database; one that does not answer may be the one."""
     trouble: StoreFailure | None = None
     for database in call.registry.databases:

@@ -37,6 +37,8 @@ from ...runs.payloads import token_metrics
 from ...runs.retry import FEW, PASSING, with_retry
 from ...runs.topics import cancel_topic, runs_topic
 from ...shares.limits import Limits
+from ...store.copies import ForgetAnswers
+from ...store.erasure import DeleteRun
 from ...store.run_pages import ReadRuns
 from ...store.run_reads import FetchRun, SumUsage
 from ...store.run_rows import RunRow
@@ -73,8 +75,11 @@ __all__ = [
     "SessionQuery",
     "SessionRunsQuery",
     "UpdateSessionRequest",
+    "absent_session",
+    "answer_detail",
     "create_session",
     "delete_session",
+    "delete_session_run",
     "delete_sessions",
     "describe_session",
     "find_database",
@@ -223,7 +228,7 @@ def get_session(call: Call, database: str, query: SessionQuery) -> SessionAnswer
     row = yield from find_visible_session(call, database, query)
     if isinstance(row, Refusal):
         return row
-    return (yield from _answer_detail(call, database, row))
+    return (yield from answer_detail(call, database, row))
 
 
 _INSTANT: Final[Any] = {"minimum": 0, "maximum": 1 << 40, "nullable": True}
@@ -284,16 +289,17 @@ def find_visible_session(
     """Return the session that the path names, if it is one the caller may see."""
     session_id = call.params["session_id"]
     if not call.principal.enters(session_id):
-        return _absent(call)
+        return absent_session(call)
     row = yield from find_session(call, database, session_id, query.user_id)
     if isinstance(row, Refusal):
         return row
     if row is None or query.kind not in (None, row.kind):
-        return _absent(call)
+        return absent_session(call)
     return row
 
 
-def _absent(call: Call) -> NotFound:
+def absent_session(call: Call) -> NotFound:
+    """Return the refusal of a session that is not there for the caller."""
     return NotFound(_ABSENT.format(call.params["session_id"]))
 
 
@@ -421,10 +427,10 @@ def _update(call: Call, database: str, query: SessionQuery, change: SessionChang
     unit = UpdateSession(found.owner, found.session_id, change, now_us, limits.stored_bytes)
     row = yield from _store(database, unit, call.change)
     if row is None:
-        return _absent(call)
+        return absent_session(call)
     if isinstance(row, NoRoom):
         return storage_full(limits)
-    return (yield from _answer_detail(call, database, row))
+    return (yield from answer_detail(call, database, row))
 
 
 def delete_session(
@@ -440,6 +446,29 @@ def delete_session(
         deleted = yield from _delete(call, database, query.user_id, ((session_id, query.kind),))
         if isinstance(deleted, Refusal):
             return deleted
+    return empty_response(call.success)
+
+
+def delete_session_run(
+    call: Call, database: str, query: SessionQuery
+) -> Program[Response | SeveralUsers]:
+    """Delete one run of a session with those of its members; if it is executed, it is broken off.
+
+    As with a session, one that is not there for the caller is gone already.
+    """
+    session_id, run_id = call.params["session_id"], call.params["run_id"]
+    if not _possible(call, session_id):
+        return empty_response(call.success)
+    owners = yield from find_owners(call, database, (session_id,), query.user_id)
+    if isinstance(owners, Refusal):
+        return owners
+    owner = owners.get(session_id)
+    if owner is not None:
+        yield from _forget_answers(call, database, "run_id", ((owner, run_id),))
+        unit = DeleteRun(owner, session_id, run_id, (yield from Now()))
+        resource = call.audit.of(resource_of((session_id, run_id)), owner)
+        deleted = yield from _store(database, unit, partial(call.change, resource=resource))
+        yield from _break_off(database, deleted.active)
     return empty_response(call.success)
 
 
@@ -512,15 +541,34 @@ def _delete(
     if not named:
         return Deleted(0, ())
     own = call.principal.own if call.whose(user_id).others else None
+    answers = tuple(dict.fromkeys((owner, one) for owner, one, _ in named))
+    yield from _forget_answers(call, database, "session_id", answers)
     unit = DeleteSessions(tuple(named), own, (yield from Now()))
     resource = "/".join(audit.of(resource_of((one,)), owners.get(one)) for one in ids)
     change = partial(call.change, resource=resource)
     deleted = yield from _store(database, unit, change)
-    for run_id in deleted.runs:
-        yield from Nudge(cancel_topic(database, run_id))
-    if deleted.runs:
-        yield from Nudge(runs_topic(database), database)
+    yield from _break_off(database, deleted.runs)
     return deleted
+
+
+def _forget_answers(
+    call: Call, database: str, member: str, named: tuple[tuple[str, str], ...]
+) -> Program[None]:
+    """Delete the kept answers that name what is about to go, if another database keeps them.
+
+    They go first: whoever repeats a deletion that was broken off finds what is left.
+    """
+    keeper = call.registry.default_database
+    if database != keeper:
+        yield from with_retry(keeper, ForgetAnswers(member, named), FEW, PASSING)
+
+
+def _break_off(database: str, runs: tuple[str, ...]) -> Program[None]:
+    """Tell the executors of runs that were deleted."""
+    for run_id in runs:
+        yield from Nudge(cancel_topic(database, run_id))
+    if runs:
+        yield from Nudge(runs_topic(database), database)
 
 
 def _store(database: str, unit: Unit[R], change: Any) -> Program[R]:
@@ -553,13 +601,19 @@ def _item(row: SessionRow) -> dict[str, Any]:
     }
 
 
-def _answer_detail(call: Call, database: str, row: SessionRow) -> Program[Answer]:
-    """Return a session in the shape of its kind, with what was said in its newest runs."""
+def answer_detail(
+    call: Call, database: str, row: SessionRow, more: Mapping[str, Any] | None = None
+) -> Program[Answer]:
+    """Return a session in the shape of its kind, with what was said in its newest runs.
+
+    `more` are members beside those that every session has.
+    """
     newest = ReadRuns(row.owner, row.session_id, _render_chat, newest=True)
     page = yield from Transact(database, newest)
     usage = yield from Transact(database, SumUsage(row.owner, row.session_id))
-    head = compact_json(describe_session(call, row, Usage(**usage)))
-    return answer_list(database, page, f'{head[:-1]},"chat_history":['.encode(), b"]}")
+    head = compact_json({**describe_session(call, row, Usage(**usage)), **(more or {})})
+    begin = f'{head[:-1]},"chat_history":['.encode()
+    return answer_list(database, page, begin, b"]}", status=call.success)
 
 
 def _render_chat(run: RunRow) -> bytes:

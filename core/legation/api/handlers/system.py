@@ -6,8 +6,10 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final
 
+from ...access.authenticator import describe_files
 from ...access.decide import Allow, decide
 from ...access.needs import LIST_CHANNELS, READ_DATABASE
+from ...access.trust_files import FileState
 from ...effects import Program
 from ...http.accept import prefers_html
 from ...http.messages import Response, json_response
@@ -57,15 +59,19 @@ def _alive(started_us: int) -> Response:
 def ready(call: Call) -> Program[Response]:
     """Return 200 when every database works and is at a schema this code serves, else 503.
 
+    It is 503, too, when the file with the keys, or with the revocations, could not be read for so
+    long that it is void.
     A process that is about to end is not ready for more either.  What the scopes on databases and
     channels protect is shown to those who hold them.  No database is waited for: the answer is that
     of the last look, which requests go by as well.
     """
     states = {name: _state(call, name) for name in call.registry.databases}
     draining = call.context.draining
-    serving = all(state["serving"] for state in states.values()) and not draining
+    files = describe_files(call.surface.authenticator, call.now_us)
+    judging = FileState.VOID not in files.values()
+    serving = all(state["serving"] for state in states.values()) and judging and not draining
     status = "draining" if draining else "ready" if serving else "not ready"
-    payload: dict[str, Any] = {"status": status, "databases": states}
+    payload: dict[str, Any] = {"status": status, "databases": states, **files}
     decision = decide(LIST_CHANNELS, call.principal)
     ailing = frozenset(call.surface.known.conditions)
     if channels := (yield from survey(call.registry, decision, ailing)):

@@ -20,7 +20,7 @@ from ..route import Route
 from ..route_table import TABLE, RouteTable
 from .custom import operation_of
 from .errors import MEANINGS, SHAPES, USUAL, errors_of, ids_of, is_usual, query_of
-from .operations import CHANNEL_ONLY, JSON, LINKED, OPERATIONS, Body, Operation, Reply
+from .operations import CHANNEL_ONLY, FORM_ONLY, JSON, LINKED, OPERATIONS, Body, Operation, Reply
 from .request_examples import BODIES, example_of, find_ids
 from .schemas import SCHEMAS
 
@@ -40,6 +40,7 @@ _IDS: Final[Mapping[str, Schema]] = {
     "name": text(pattern=r"^[A-Za-z0-9._-]{1,64}$"),
     "digest": text(pattern=r"^[0-9a-f]{1,64}$"),
     "part": text(pattern=r"^[A-Za-z0-9._-]{1,64}$"),
+    "message_index": integer(minimum=0, maximum=999_999_999),
 }
 
 _KEY: Final = Field(
@@ -124,8 +125,10 @@ def _places(route: Route, registry: Registry) -> Iterator[tuple[str, str]]:
     if route.operation not in CHANNEL_ONLY:
         yield route.template, route.operation
         return
-    for channel in (one.id for one in registry.channels.values() if one.codec.receives):
-        yield route.template.replace("{channel}", channel), f"{route.operation}_{channel}"
+    for channel in registry.channels.values():
+        if channel.codec.interacts if route.operation == FORM_ONLY else channel.codec.receives:
+            place = route.template.replace("{channel}", channel.id)
+            yield place, f"{route.operation}_{channel.id}"
 
 
 def _operation(

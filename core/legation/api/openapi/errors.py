@@ -134,7 +134,8 @@ def _of_caller(route: Route, *, needs_token: bool) -> Iterator[Refusal]:
     # An id that no path can have leads nowhere, and that is shown to callers alone.
     if needs_token or _open(route):
         yield USUAL[401]
-    if isinstance(route.need, Scoped) or (route.custom and route.method != "GET"):
+    named = route.find_missing is not None
+    if named or isinstance(route.need, Scoped) or (route.custom and route.method != "GET"):
         yield USUAL[403]
 
 

@@ -23,7 +23,9 @@ __all__ = [
     "SECOND_MESSAGE",
     "SECOND_RUN",
     "SESSION",
+    "SPARE_RUN",
     "SPARE_SESSION",
+    "SPARE_USER",
     "TEAM",
     "TEAM_PAUSED_RUN",
     "TEAM_PAUSED_SESSION",
@@ -51,6 +53,10 @@ SECOND_RUN: Final = "019b76da-0000-7000-8000-000000000002"
 RESOLVED_APPROVAL: Final = f"{SECOND_RUN}.6"
 SPARE_SESSION: Final = "spare"
 """May be deleted; it need not exist, as a session that is not there is gone already."""
+SPARE_RUN: Final = "019b76da-0000-7000-8000-000000000008"
+"""As `SPARE_SESSION`."""
+SPARE_USER: Final = "grace"
+"""May be erased, as nothing is stored of her."""
 
 PAUSED_SESSION: Final = "booking"
 PAUSED_RUN: Final = "019b76da-0000-7000-8000-000000000003"

@@ -34,7 +34,16 @@ from ..json_schema import (
 from .examples import EXAMPLES, STARTED
 from .schemas import collection_schema
 
-__all__ = ["CHANNEL_ONLY", "JSON", "LINKED", "OPERATIONS", "Body", "Operation", "Reply"]
+__all__ = [
+    "CHANNEL_ONLY",
+    "FORM_ONLY",
+    "JSON",
+    "LINKED",
+    "OPERATIONS",
+    "Body",
+    "Operation",
+    "Reply",
+]
 
 JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
@@ -289,6 +298,7 @@ def _component_operations(kind: str) -> dict[str, Operation]:
             meanings={404: f"{title} or run not found"},
         ),
         f"get_{kind}_run_events": _tail(title),
+        f"replay_{kind}_run": _replay(title),
         f"cancel_{kind}_run": Operation(
             f"Cancel {title} Run",
             {200: _json(object_of({}))},
@@ -305,6 +315,48 @@ def _component_operations(kind: str) -> dict[str, Operation]:
             " an `event_index`, counted from 0.",
             body=_form("ResumeRequest", "ResumeForm"),
             meanings={404: f"{title} or run not found"},
+        ),
+        f"fork_{kind}_run": _fork(kind),
+        **_checkpoints(kind),
+    }
+
+
+def _replay(title: str) -> Operation:
+    return Operation(
+        "Record a run for replay",
+        {200: Reply("The recording", {"application/x-ndjson": TEXT})},
+        "Everything that a run asked of the world and was answered, as a file that a test"
+        " replays: the run, the definitions that it began with, the history, each step, and the"
+        " end. A recording without `end` is incomplete. A paused run has one too. It is for the"
+        " owner and for administrators.",
+        meanings={404: f"{title} or run not found"},
+    )
+
+
+def _checkpoints(kind: str) -> dict[str, Operation]:
+    title = kind.capitalize()
+    return {
+        f"list_{kind}_run_checkpoints": Operation(
+            f"List {title} Run Checkpoints",
+            {200: _json(ref("RunCheckpoints"), "Run checkpoints retrieved successfully")},
+            "The numbers of messages after which one can look back at a run. They are derived from"
+            " the run as it is stored. `place` and `calls` say where a fork can begin.",
+            meanings={404: f"{title} or run not found"},
+        ),
+        f"get_{kind}_run_checkpoint_snapshot": Operation(
+            f"Get {title} Run Checkpoint Snapshot",
+            {
+                200: _json(
+                    ref(f"{title}RunSnapshot"), "Run checkpoint snapshot retrieved successfully"
+                )
+            },
+            "The run as it was after its first `message_index` messages. A snapshot never ends"
+            " between a call and its result; it then has fewer messages.",
+            parameters={"message_index": "How many messages, from 0"},
+            meanings={
+                400: "Invalid checkpoint message index",
+                404: f"{title} or run not found",
+            },
         ),
     }
 
@@ -368,6 +420,33 @@ def _continue(kind: str) -> Operation:
             404: f"{title} not found",
             409: "Run is not paused (e.g. run is already running, continued, or errored)."
             " Only PAUSED runs can be continued.",
+        },
+    )
+
+
+def _fork(kind: str) -> Operation:
+    title = kind.capitalize()
+    return Operation(
+        f"Fork {title} Run",
+        {
+            200: Reply(
+                f"{title} run forked successfully",
+                {JSON: _run(kind), EVENTS: _EVENT_STREAM},
+                {EVENTS: STARTED},
+            ),
+            202: _json(ref("RunAccepted"), "Accepted; the fork continues in the background"),
+        },
+        "Starts a new run that begins at a place of this one, and leaves this one as it is. What"
+        " was done before the place is kept. At an answer of the model (`at` 2) the model"
+        " is asked again. At a call (`at` 2.1) the call is made again, or `outcome` stands in its"
+        " place. Without `at` the run begins again, with another `message` if there is one. Without"
+        " `session_id` the fork has a new session, with copies of the runs before. `stream` and"
+        " `background` mean what they mean for a new run.",
+        body=_form("ForkRequest", f"Body_fork_{kind}_run"),
+        meanings={
+            404: f"{title} or run not found",
+            409: "The run is under way, or that of a member of a team",
+            422: "The run has no such place, or an argument does not go with it",
         },
     )
 
@@ -447,6 +526,18 @@ _SESSIONS: Final = {
             500: "Failed to create session",
         },
     ),
+    "fork_session": Operation(
+        "Fork Session",
+        {201: _json(_SESSION_DETAIL, "Session forked successfully")},
+        "Makes a new session with copies of the runs of this one, which stays as it is. The copies"
+        " have ids of their own, no events, and count no tokens. Runs that are not over are left"
+        " out. The state is that which the last copied run left.",
+        parameters=_place("fork the session in", session_id="Session ID to fork"),
+        meanings={
+            404: "Session not found",
+            409: "The last run that is named is not over, or there are too many runs",
+        },
+    ),
     "delete_sessions": Operation(
         "Delete Multiple Sessions",
         {204: Reply("Sessions deleted successfully", {})},
@@ -493,6 +584,44 @@ _SESSIONS: Final = {
             session_id="Session ID to delete",
         ),
         meanings={500: "Failed to delete session"},
+    ),
+    "delete_session_run": Operation(
+        "Delete one run of a session",
+        {204: Reply("Successful Response", {})},
+        "Permanently delete a run with its events, its steps, the runs of its members, the kept"
+        " answers that name it, and the messages and replies of channels that it answered. What it"
+        " left in the state, the name or the summary of the session stays. A run that is not there"
+        " counts as deleted.",
+        parameters=_place(
+            "use for deletion",
+            user="User ID to scope deletion to",
+            session_id="Session ID of the run",
+        ),
+        meanings={500: "Failed to delete the run"},
+    ),
+    "erase_user": Operation(
+        "Erase all that is stored of a user",
+        {200: _json(ref("ErasureReceipt"), "The receipt")},
+        "In every database: sessions with their runs, events, steps and states, messages and"
+        " replies of channels, kept answers of idempotency keys, and counters. Runs under way are"
+        " cancelled first. `dry_run=true` counts and deletes nothing. The erasure goes in small"
+        " transactions; one that was broken off is completed by the next request. A user of whom"
+        " nothing is stored gets counts of 0. A user id that a path cannot have is written as"
+        " `~base64url:` and its UTF-8 in base64url.",
+        parameters={"user_id": "User ID, percent-encoded: `sub` of the token, or `iss#sub`"},
+        meanings={400: "An owner of the platform's own, which is no user"},
+    ),
+    "export_user": Operation(
+        "Export all that is stored of a user",
+        {200: Reply("Rows of every table", {"application/x-ndjson": TEXT})},
+        'Streamed as NDJSON: a line is `{"db": …, "table": …, "row": …}`, the last one'
+        ' `{"end": …}` with the number of rows of each table. An export without `end` is'
+        " incomplete. Any token exports its own user; `users:read` exports every user.",
+        parameters={"user_id": "User ID, percent-encoded: `sub` of the token, or `iss#sub`"},
+        meanings={
+            400: "An owner of the platform's own, which is no user",
+            403: "Another user, without the scope for all of them",
+        },
     ),
     "rename_session": Operation(
         "Rename Session",
@@ -574,7 +703,8 @@ _DATABASES: Final = {
             207: _json(ref("SomeMigrated"), "Some databases were not migrated, with the reasons"),
         },
         "Migrate all database schemas to the given target version. If a target version is not"
-        " provided, all databases will be migrated to the latest version.",
+        " provided, all databases will be migrated to the latest version."
+        " allow_data_loss needs the scope databases:destroy as well.",
         errors=(_SERVER_BUSY,),
         meanings={500: "Failed to migrate databases"},
     ),
@@ -615,6 +745,13 @@ _CHANNELS: Final = {
         " provider's challenge is answered as text.",
         body=Body({JSON: OBJECT}),
     ),
+    "receive_interaction": Operation(
+        "Buttons",
+        {200: Reply("Successful Response, without content", {})},
+        "Handles pressed buttons of a messaging channel, signed by the provider over the raw bytes."
+        " Other interactions are ignored.",
+        body=Body({FORMS[1]: object_of({"payload": TEXT})}),
+    ),
 }
 
 _KEPT: Final = {
@@ -652,6 +789,13 @@ _KEPT: Final = {
         {202: _json(ref("ReplyRetried"), "Accepted; it is sent with the replies")},
         "The platform supplies the text. The list of replies shows its outcome under its id.",
     ),
+    "send_channel_message": Operation(
+        "Send a message to a person",
+        {202: _json(ref("MessageAccepted"), "Accepted; it is sent with the replies")},
+        "A message that answers none. It is refused if the person opted out, and on WhatsApp if the"
+        " person has not written for 24 hours. A long text is sent in parts. The list of replies"
+        " shows the outcome of each part under its id.",
+    ),
     "get_channel_replies": _describe(
         "Replies of a channel in one state",
         ref("ChannelReplyPage"),
@@ -662,6 +806,20 @@ _KEPT: Final = {
 
 _AUDIT: Final = {
     "get_audit": _describe("Audit trail: callers, operations and decisions", ref("AuditPage")),
+    "export_audit": Operation(
+        "Export of an audit trail",
+        {200: Reply("The trail, as lines of JSON", {"application/x-ndjson": TEXT})},
+        "The trail of a database as NDJSON, streamed: each page with its rows, its hash and its"
+        " signature. A line has one of the kinds `trail`, `row`, `page` and `heads`; an export"
+        " without `heads` at its end is incomplete. `legation audit verify --export` verifies it"
+        " without the database.",
+    ),
+    "verify_audit": Operation(
+        "Verification of audit trails",
+        {200: Reply("The verdict, as lines of JSON", {"application/x-ndjson": TEXT})},
+        "Whether trails are as they were written, as NDJSON, streamed: lines of the kind"
+        " `progress`, and one of the kind `verdict` for each database.",
+    ),
     "get_audit_refusals": _describe(
         "Counts of refused requests from unknown callers", ref("RefusalsPage")
     ),
@@ -732,6 +890,9 @@ def _empty(collection: Collection) -> Operation:
 
 CHANNEL_ONLY: Final = frozenset(_CHANNELS)
 """Operations that exist once for each channel."""
+
+FORM_ONLY: Final = "receive_interaction"
+"""The one that exists for the channels whose buttons come as forms."""
 
 OPERATIONS: Final[Mapping[str, Operation]] = {
     **_PLATFORM,

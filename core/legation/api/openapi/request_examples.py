@@ -25,6 +25,7 @@ _IDS: Final[Mapping[str, str]] = {
     "approval_id": ids.APPROVAL,
     "message_id": ids.MESSAGE,
     "reply_id": ids.REPLY,
+    "user_id": ids.USER,
 }
 
 PARAMETERS: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -33,11 +34,20 @@ PARAMETERS: Final[Mapping[str, Mapping[str, Any]]] = {
     "get_console_part": {"digest": "0", "name": "vendor", "part": "lit-html.js"},
     "get_runs_events": {"seconds": 2},
     "continue_agent_run": {"run_id": ids.PAUSED_RUN},
-    **{f"{action}_team_run": {"run_id": ids.TEAM_RUN} for action in ("get", "cancel", "resume")},
+    **{
+        f"{action}_team_run": {"run_id": ids.TEAM_RUN}
+        for action in ("get", "cancel", "resume", "fork")
+    },
+    "list_team_run_checkpoints": {"run_id": ids.TEAM_RUN},
+    "get_agent_run_checkpoint_snapshot": {"message_index": 1},
+    "get_team_run_checkpoint_snapshot": {"run_id": ids.TEAM_RUN, "message_index": 1},
     "get_team_run_events": {"run_id": ids.TEAM_RUN},
+    "replay_team_run": {"run_id": ids.TEAM_RUN},
     "continue_team_run": {"run_id": ids.TEAM_PAUSED_RUN},
     "list_team_runs": {"session_id": ids.TEAM_SESSION},
     "delete_session": {"session_id": ids.SPARE_SESSION},
+    "delete_session_run": {"session_id": ids.SPARE_SESSION, "run_id": ids.SPARE_RUN},
+    "erase_user": {"user_id": ids.SPARE_USER},
     "resolve_approval_approvals__approval_id__resolve_post": {"approval_id": ids.WAITING_APPROVAL},
     "delete_approval_approvals__approval_id__delete": {"approval_id": ids.RESOLVED_APPROVAL},
 }
@@ -61,6 +71,9 @@ BODIES: Final[Mapping[str, Any]] = {
     "continue_team_run": _answer(ids.TEAM_TOOL_CALL),
     "resume_agent_run": {"last_event_index": -1},
     "resume_team_run": {"last_event_index": -1},
+    "fork_agent_run": {"message": "What else can you do?", "stream": False},
+    "fork_team_run": {"stream": False},
+    "fork_session": {"run_id": ids.RUN},
     "explain_request": _EXPLAINED,
     "explain_access": {**_EXPLAINED, "claims": {"sub": ids.USER, "scopes": ["agents:read"]}},
     "create_session": {"session_name": "A new conversation"},
@@ -70,6 +83,7 @@ BODIES: Final[Mapping[str, Any]] = {
     "retry_channel_letters": _LETTERS,
     "discard_channel_letters": _LETTERS,
     "send_channel_test": {"recipient": ids.USER},
+    "send_channel_message": {"recipient": ids.USER, "text": "Your room is ready."},
     "resolve_approval_approvals__approval_id__resolve_post": {"status": "approved"},
     "receive_webhook": {},
 }

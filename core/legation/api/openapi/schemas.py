@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from attrs import fields
+
+from ...access.posture import SEVERITIES
+from ...access.trust_files import FileState
 from ...migrations.catalogue import CATALOGUE
 from ...migrations.plan import Direction
 from ...runs.output import MEDIA
+from ...store.erasure import Tally
 from ...store.run_states import RunState
 from ..fields import describe_body, shape_name
 from ..handlers.access import ExplainAccessRequest
 from ..handlers.collections import COLLECTIONS, Collection
+from ..handlers.forks import ForkSessionRequest
 from ..handlers.letters import DiscardRequest, LettersRequest, MessageTestRequest
+from ..handlers.outgoing import MessageRequest
 from ..handlers.run_arguments import (
     Action,
     Argument,
@@ -153,6 +160,8 @@ _DOMAIN: Final = object_of(
     {"knowledge_instances": _OBJECTS},
 )
 
+_FILE_STATE: Final = one_of_words(*(state.value for state in FileState))
+
 _PLATFORM: Final[Mapping[str, Schema]] = {
     "Home": object_of(dict.fromkeys(("name", "id", "version", "health", "info", "docs"), TEXT)),
     "HealthResponse": object_of({"status": one_of_words("ok"), "instantiated_at": TIME}),
@@ -161,7 +170,14 @@ _PLATFORM: Final[Mapping[str, Schema]] = {
             "status": one_of_words("ready", "not ready", "draining"),
             "databases": by_name(ref("Database")),
         },
-        {"channels": list_of(ref("Channel"))},
+        {
+            "channels": list_of(ref("Channel")),
+            "keys": {**_FILE_STATE, "description": "Of the JWKS file, where one is configured"},
+            "revocations": {
+                **_FILE_STATE,
+                "description": "Of the file with revocations, where one is configured",
+            },
+        },
     ),
     "Info": object_of(
         {
@@ -281,7 +297,15 @@ _PLATFORM: Final[Mapping[str, Schema]] = {
             ),
         }
     ),
-    "Posture": object_of({"data": list_of(ref("Fault"))}),
+    "Posture": object_of({"data": list_of(ref("Finding"))}),
+    "Finding": object_of(
+        {
+            "path": text(examples=["platform.authorization"]),
+            "message": text(examples=["is off: whoever reaches it may do anything"]),
+            "severity": one_of_words(*SEVERITIES),
+        },
+        description="One unsafe setting: where, and why it is",
+    ),
     "Node": object_of(
         {
             "db_id": TEXT,
@@ -386,6 +410,7 @@ def _run_output(kind: str) -> Schema:
         {
             "events": _OBJECTS,
             "metadata": OBJECT,
+            "forked_from": ref("RunOrigin"),
             f"{kind}_name": TEXT,
             "content": ANYTHING,
             "content_type": TEXT,
@@ -449,15 +474,29 @@ def _run_row(kind: str) -> Schema:
             **dict.fromkeys((*lists, *MEDIA), _OBJECTS),
             "input_media": OBJECT,
         },
-        _FAILURE,
+        {**_FAILURE, "forked_from": ref("RunOrigin")},
+    )
+
+
+def _run_snapshot(kind: str) -> Schema:
+    """Return what stands in a snapshot: the output of a run with its first messages."""
+    output = _run_output(kind)
+    known, names = output["properties"], output["required"]
+    needed = {name: known[name] for name in names}
+    more = {"messages": _OBJECTS, "last_checkpoint_at_message_index": integer(minimum=0)}
+    others = {name: known[name] for name in known if name not in {*names, *more}}
+    return object_of(
+        {
+            "checkpoint": ref("RunCheckpoint"),
+            "snapshot": object_of({**needed, **more}, others),
+        }
     )
 
 
 def _run_item(kind: str) -> Schema:
     """Return what stands in the runs of an agent or a team: a row, and the output beside."""
-    row: Schema = _run_row(kind)["properties"]
-    output: Schema = _run_output(kind)["properties"]
-    needed = {name: schema for name, schema in row.items() if name not in _FAILURE}
+    row, output = _run_row(kind), _run_output(kind)["properties"]
+    needed = {name: row["properties"][name] for name in row["required"]}
     return object_of(needed, {name: output[name] for name in output if name not in needed})
 
 
@@ -611,6 +650,49 @@ _RUNS: Final[Mapping[str, Schema]] = {
     "ContinueRequest": _whole(Action.CONTINUE),
     "Body_continue_agent_run": _form(Action.CONTINUE),
     "Body_continue_team_run": _form(Action.CONTINUE),
+    "ForkRequest": _whole(Action.FORK),
+    "Body_fork_agent_run": _form(Action.FORK),
+    "Body_fork_team_run": _form(Action.FORK),
+    "RunOrigin": object_of(
+        {
+            "run_id": TEXT,
+            "at": {**nullable(TEXT), "description": "The place; null from the beginning"},
+        },
+        description="The run that a run is a fork of",
+    ),
+    "RunCheckpoint": object_of(
+        {
+            "checkpoint_id": {**nullable(TEXT), "description": "Its number in the list"},
+            "run_id": TEXT,
+            "session_id": TEXT,
+            "message_index": integer(minimum=0, description="How many messages there are by then"),
+            "continue_from": integer(minimum=0),
+            "status": _STATUS,
+            "reason": one_of_words("checkpoint", "end", "snapshot"),
+            "created_at": UNIX_TIME,
+            "message_id": nullable(TEXT),
+            "message_role": nullable(TEXT),
+            "message_preview": nullable(TEXT),
+            "is_latest": BOOLEAN,
+            "place": {
+                **nullable(TEXT),
+                "description": "`at` of a fork that goes on behind it; null where there is none",
+            },
+            "calls": {
+                **list_of(
+                    object_of(
+                        {"place": nullable(TEXT), "tool_call_id": TEXT, "tool_name": TEXT},
+                    )
+                ),
+                "description": "The calls of the answer before it, with `at` of a fork at each",
+            },
+        },
+    ),
+    "AgentRunSnapshot": _run_snapshot("agent"),
+    "TeamRunSnapshot": _run_snapshot("team"),
+    "RunCheckpoints": object_of(
+        {"run_id": TEXT, "session_id": TEXT, "checkpoints": list_of(ref("RunCheckpoint"))}
+    ),
     "ResumeRequest": _whole(Action.RESUME),
     "ResumeForm": _form(Action.RESUME),
 }
@@ -641,6 +723,10 @@ def _session_detail(kind: str) -> Schema:
             f"{kind}_data": OBJECT,
             "session_summary": OBJECT,
             "metadata": OBJECT,
+            "forked_from_session_id": {
+                **TEXT,
+                "description": "In the answer to a fork alone: the session that it is a fork of",
+            },
         },
     )
 
@@ -677,6 +763,22 @@ _SESSIONS: Final[Mapping[str, Schema]] = {
             ),
         }
     ),
+    "ErasureReceipt": object_of(
+        {
+            "user_id": TEXT,
+            "dry_run": BOOLEAN,
+            "erased_by": nullable(TEXT),
+            "erased_at": TEXT,
+            "request_id": TEXT,
+            "counts": ref("ErasureCounts"),
+            "databases": by_name(ref("ErasureCounts")),
+            "kept": TEXT,
+            "digest": TEXT,
+            "signature": nullable(object_of({"key_id": TEXT, "algorithm": TEXT, "value": TEXT})),
+        },
+        {"unsigned": TEXT},
+    ),
+    "ErasureCounts": object_of({one.name: INTEGER for one in fields(Tally)}),
     "AgentSessionDetailSchema": _session_detail("agent"),
     "TeamSessionDetailSchema": _session_detail("team"),
     "RunSchema": _run_row("agent"),
@@ -688,6 +790,7 @@ _SESSIONS: Final[Mapping[str, Schema]] = {
             UpdateSessionRequest,
             RenameSessionRequest,
             DeleteSessionRequest,
+            ForkSessionRequest,
         )
     },
 }
@@ -780,7 +883,7 @@ _MESSAGE: Final[Mapping[str, Schema]] = {
     "state": one_of_words("ready", "done", "dead"),
     "received_at": TIME,
     "run_id": nullable(TEXT),
-    "session_owner": TEXT,
+    "session_owner": nullable(TEXT),
     "done_at": nullable(TIME),
 }
 
@@ -803,7 +906,11 @@ _CHANNELS: Final[Mapping[str, Schema]] = {
             "messages": nullable(ref("Depth")),
             "replies": nullable(ref("Depth")),
         },
-        {"agent_id": TEXT, "team_id": TEXT},
+        {"agent_id": TEXT, "team_id": TEXT, "held": ref("Held")},
+    ),
+    "Held": object_of(
+        {"since": TIME, "reason": TEXT},
+        description="The provider takes nothing with the credentials; the replies wait",
     ),
     "Depth": object_of(
         {
@@ -841,8 +948,9 @@ _CHANNELS: Final[Mapping[str, Schema]] = {
     "ReplyRetried": object_of({"id": TEXT, "state": one_of_words("ready")}),
     **{
         shape_name(shape): describe_body(shape)
-        for shape in (LettersRequest, DiscardRequest, MessageTestRequest)
+        for shape in (LettersRequest, DiscardRequest, MessageTestRequest, MessageRequest)
     },
+    "MessageAccepted": object_of({"ids": list_of(TEXT), "state": one_of_words("ready")}),
     "ChannelRetry": object_of({"id": TEXT, "message_retried": BOOLEAN, "replies_retried": INTEGER}),
 }
 
@@ -867,8 +975,10 @@ _AUDIT: Final[Mapping[str, Schema]] = {
             "seq": INTEGER,
             "previous": TEXT,
             "hash": TEXT,
+            "signed_by": nullable(TEXT),
         },
-        description="One decision or change; the hash covers it and the row before",
+        description="One decision or change; `hash` is that of its page, made with the key"
+        " `signed_by`, and `previous` that of the page before it",
     ),
     "AuditPage": object_of(
         {

@@ -14,7 +14,7 @@ from typing import Final
 from ...values import frozen
 from .media_types import MEDIA_TYPES, PDF, WORD, decode_text, is_text_type, normalize
 
-__all__ = ["Unidentified", "identify", "signature_of"]
+__all__ = ["Unidentified", "identify", "is_promising", "signature_of"]
 
 _BY_EXTENSION: Final[Mapping[str, str]] = {
     "pdf": PDF,
@@ -137,6 +137,11 @@ _NOT_TEXT: Final = "calls itself {}, and is no text in UTF-8 or UTF-16"
 _LIKE: Final = {"image/jpg": "image/jpeg"}  # a common name for what providers take under another
 # The content of these always has a signature; others begin in ways that nobody can list.
 _SIGNED: Final = frozenset({PDF, WORD})
+
+
+def is_promising(name: str, declared: str) -> bool:
+    """Return whether a file that is called `name` may be of a type that a run takes."""
+    return is_text_type(declared) or _claim(name, declared) is not None
 
 
 def identify(name: str, declared: str, data: bytes) -> str | Unidentified:

@@ -29,7 +29,7 @@ MAX_DIGITS: Final = 400
 # Only these escapes can bring in a character that the bytes could not hold.
 _SUSPECT_ESCAPE: Final = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")
 _UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")
-_TOO_DEEP: Final = f"nested deeper than {MAX_DEPTH} levels"
+_TOO_DEEP: Final = "nested deeper than {} levels"
 
 
 @frozen
@@ -75,7 +75,7 @@ _decode: Final = json.JSONDecoder(
 ).decode
 
 
-def parse_json(body: bytes) -> JsonValue | BadJson:
+def parse_json(body: bytes, depth: int = MAX_DEPTH) -> JsonValue | BadJson:
     """Parse `body`: UTF-8 without a byte order mark, one value, white space around it."""
     try:
         text = body.decode("utf-8")
@@ -85,30 +85,30 @@ def parse_json(body: bytes) -> JsonValue | BadJson:
     except json.JSONDecodeError as error:
         return BadJson(f"not JSON at line {error.lineno}, column {error.colno}")
     except RecursionError:
-        return BadJson(_TOO_DEEP)
+        return BadJson(_TOO_DEEP.format(depth))
     except _JsonRefused as refused:
         return BadJson(str(refused))
     # Most texts can have neither flaw, which is cheaper to see than a walk.
     suspect = _SUSPECT_ESCAPE.search(text) is not None
-    if suspect or text.count("[") + text.count("{") > MAX_DEPTH:
-        return _flaw(value, suspect) or value
+    if suspect or text.count("[") + text.count("{") > depth:
+        return _flaw(value, suspect, depth) or value
     return value
 
 
-def _flaw(value: JsonValue, suspect: bool) -> BadJson | None:
+def _flaw(value: JsonValue, suspect: bool, depth: int) -> BadJson | None:
     """Look through `value` level by level, so that no depth can exhaust the stack.
 
     Only a `suspect` text is searched for strings that cannot be stored.
     """
     level = [value]
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(depth + 1):
         if suspect and any(isinstance(node, str) and _UNSTORABLE.search(node) for node in level):
             return BadJson("a string with U+0000 or half of a surrogate pair")
         containers = [node for node in level if isinstance(node, (dict, list))]
         if not containers:
             return None
         level = [child for node in containers for child in _children(node)]
-    return BadJson(_TOO_DEEP)
+    return BadJson(_TOO_DEEP.format(depth))
 
 
 def _children(node: JsonObject | list[JsonValue]) -> list[JsonValue]:

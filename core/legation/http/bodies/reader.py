@@ -167,6 +167,10 @@ class Reader:
         """Return any JSON value; None also for a field that was not sent."""
         return self._json(name)
 
+    def value(self, name: str) -> JsonValue:
+        """Return any value as it was sent: that of a member of a JSON body, or a form's text."""
+        return self._single(name)
+
     def texts(self, name: str) -> tuple[str, ...]:
         """Return an array of strings; empty when it was not sent."""
         texts: list[str] = []
@@ -178,6 +182,20 @@ class Reader:
             else:
                 self.fault(f"{name}[{index}]", "must be a string")
         return tuple(texts)
+
+    def several_texts(self, name: str, *, most: int, max_length: int) -> tuple[str, ...]:
+        """Return the strings of a field that may be sent `most` times; empty when it was not."""
+        self._taken.add(name)
+        sent = self._fields.get(name, ())
+        if len(sent) > most:
+            self.fault(name, f"must be sent at most {most} times")
+            return ()
+        texts = tuple(value for value in sent if isinstance(value, str) and value)
+        if len(texts) < len(sent):
+            self.fault(name, "must not be empty")
+        if any(len(value) > max_length for value in texts):
+            self.fault(name, f"must have at most {max_length} characters")
+        return texts
 
     def uploads(self, name: str) -> tuple[Upload, ...]:
         """Return the files under `name`, in order."""

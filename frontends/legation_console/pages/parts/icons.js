@@ -25,6 +25,9 @@ const PATHS = {
   send: "M8 13V3M4 7l4-4 4 4",
   stop: "M4 4h8v8H4z",
   plus: "M8 3v10M3 8h10",
+  again: "M13 8a5 5 0 1 1-1.5-3.5L13 6M13 2.5V6H9.5",
+  edit: "M3 13l.8-3L11 2.8l2.2 2.2L6 12.2z",
+  branch: "M5 2v12M5 9c4 0 6-1 6-5M9 6l2-2 2 2",
 };
 
 /** @param {string} name */

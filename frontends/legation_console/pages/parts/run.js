@@ -54,7 +54,7 @@ function toolView(log, { tool, child }) {
       <span class="quiet cut">${brief(tool.tool_args)}</span>${stateOf(tool)}</summary>
     <div class="inside">
       <p class="label">Arguments</p>${json(tool.tool_args ?? {})}
-      ${member ? html`<section class="member" aria-label=${member.name}><p class="name">${cut(member.name)} ${badge(member.status)}</p>${runView(log, member)}</section>` : nothing}
+      ${member ? html`<div class="member" role="group" aria-label=${member.name}><p class="name">${cut(member.name)} ${badge(member.status)}</p>${runView(log, member)}</div>` : nothing}
       ${tool.result === null || tool.result === undefined || member ? nothing : html`<p class="label">Result</p><pre>${result(tool.result)}</pre>`}
       ${tool.error ? html`<p class="trouble">${tool.error}</p>` : nothing}
       ${tool.confirmation_note ? html`<p class="label">Note</p><p>${tool.confirmation_note}</p>` : nothing}

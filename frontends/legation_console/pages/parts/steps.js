@@ -8,7 +8,7 @@
 /**
  * @typedef {{kind: "run" | "model" | "tool" | "pause", label: string, depth: number,
  *   start: number, end: number | null, failed: boolean, tokens: number | null,
- *   events: any[]}} Step
+ *   events: any[], at: string}} Step
  * @typedef {{step: Step, clock: number, paused: number, model: Step | null, pause: Step | null}} Member
  */
 
@@ -27,10 +27,13 @@ export class Steps {
     this.pieces = 0;
     /** Whether the run as a whole has ended, and not only paused. */
     this.over = false;
+    /** The id of the last event. */
+    this.at = "";
   }
 
-  /** Take the next event. @param {any} event */
-  add(event) {
+  /** Take the next event. @param {any} event @param {string} [at] Its id. */
+  add(event, at = "") {
+    this.at = at;
     const name = event.event.replace(/^Team/, "");
     if (name === "RunContent" || name === "RunContentCompleted") {
       this.pieces += 1;
@@ -67,7 +70,7 @@ export class Steps {
    * @param {number} start @param {any[]} events @returns {Step} */
   step(kind, label, depth, start, events = []) {
     /** @type {Step} */
-    const step = { kind, label, depth, start, end: null, failed: false, tokens: null, events };
+    const step = { kind, label, depth, start, end: null, failed: false, tokens: null, events, at: this.at };
     this.list.push(step);
     return step;
   }

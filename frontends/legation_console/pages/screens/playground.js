@@ -2,6 +2,7 @@
 // Playground: talk to an agent or a team, see each call, answer what waits for a person.
 // `#/playground/agent/concierge?session=…` is one conversation; a reload comes back to it.
 import { Log } from "../log.js";
+import { branchView, conversation } from "../parts/branch.js";
 import { icon } from "../parts/icons.js";
 import { composer } from "../parts/composer.js";
 import { copy, curl, pytest } from "../parts/copy.js";
@@ -24,10 +25,12 @@ export const screen = { path: "playground", title: "Playground", group: "Work", 
 function open(ctx) {
   const [kind, id] = ctx.place.ids;
   const session = ctx.place.query.get("session");
+  const from = ctx.place.query.get("from") ?? "";
   const state = {
     kind: kind === "team" ? /** @type {const} */ ("team") : /** @type {const} */ ("agent"),
     id: id ?? "",
     session: session ?? crypto.randomUUID(),
+    from,
     schema: "",
     dependencies: "",
     /** @type {File[]} */
@@ -90,8 +93,9 @@ function view(ctx, state) {
             ${it ? nothing : html`<option value="" selected>Choose one</option>`}
             ${found.map(({ kind, it: one }) => html`<option value="${kind}/${encodeURIComponent(one.id)}" ?selected=${one === it?.it}>${one.name.slice(0, 60)}${kind === "team" ? " (team)" : ""}</option>`)}
           </select></label>
-        ${state.turns.length ? html`<button type="button" @click=${() => ctx.go(`/playground/${state.kind}/${encodeURIComponent(state.id)}?session=${crypto.randomUUID()}`)}>${icon("plus")}New conversation</button>` : nothing}
+        ${state.turns.length ? html`<button type="button" @click=${() => ctx.go(conversation(state.kind, state.id, crypto.randomUUID()))}>${icon("plus")}New conversation</button>` : nothing}
       </div>
+      ${state.from ? html`<p class="quiet">This is a branch of <a href="#${conversation(state.kind, state.id, state.from)}">another conversation</a>, which stays as it is.</p>` : nothing}
       <div class="conversation" aria-live="polite" aria-busy=${last?.busy ?? false}>
         ${state.turns.length === 0 ? html`<p class="quiet start">${it?.it.description ?? "What you write is sent to it, and everything it does is shown here."}</p>` : nothing}
         ${state.turns.map((turn) => turnView(ctx, turn, it?.it))}
@@ -113,6 +117,7 @@ function turnView(ctx, turn, it) {
     ${turn.error ? trouble(turn.error, run ? () => turn.goOn() : undefined) : nothing}
     ${run?.status === "PAUSED" && !turn.busy ? answerView(ctx, turn, it) : nothing}
     ${run && !turn.busy ? html`<div class="row tools">
+      ${branchView(ctx, turn, it)}
       <button type="button" class="bare" @click=${() => copy(curl(ctx.api.address(path, ids), asked, token), ctx.notify, "The command")}>${icon("copy")}Copy as curl</button>
       <button type="button" class="bare" @click=${() => copy(pytest(asked, run), ctx.notify, "The test")}>${icon("copy")}Copy as pytest</button>
       ${ctx.can("GET /runs") ? html`<a class="quiet" href="#/runs/${encodeURIComponent(run.id)}?component=${/** @type {any} */ (ids).team_id ? "team" : "agent"}:${Object.values(ids)[0]}">Show the run</a>` : nothing}
@@ -148,7 +153,7 @@ function send(ctx, state, message) {
   for (const [name, value] of Object.entries(fields)) if (value) form.set(name, value);
   for (const file of files) form.append("files", file);
   const turn = new Turn({ ...ctx, update: () => follow(ctx) }, asked(state, message, files.map(({ name }) => name)));
-  ctx.remember(`/playground/${state.kind}/${encodeURIComponent(state.id)}?session=${encodeURIComponent(session)}`);
+  ctx.remember(conversation(state.kind, state.id, session, state.from));
   ctx.set(state, { turns: [...state.turns, turn], files: [] });
   turn.send(form);
   requestAnimationFrame(() => requestAnimationFrame(() => scrollTo({ top: document.body.scrollHeight })));

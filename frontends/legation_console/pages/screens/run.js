@@ -2,6 +2,7 @@
 // One run: its steps against time, its answer, what it cost, and what went wrong.
 import { count, plural } from "../format.js";
 import { attempt } from "../parts/attempt.js";
+import { fork, isOwn, mayFork } from "../parts/branch.js";
 import { follow } from "../parts/follow.js";
 import { json } from "../parts/json.js";
 import { argumentsView } from "../parts/requirement.js";
@@ -23,6 +24,7 @@ export function openRun(ctx, id) {
   const path = { [`${kind}_id`]: name, run_id: id };
   const state = {
     id, base, path, kind, name,
+    database: ctx.place.query.get("db_id"),
     title: name,
     last: 0,
     top: 0,
@@ -42,7 +44,7 @@ export function openRun(ctx, id) {
 /** @param {Context} ctx @param {any} state @param {import("../../types/console").StreamEvent} event */
 function take(ctx, state, event) {
   state.last = Number(event.id.split(":").at(-1)) || state.last;
-  state.steps.add(event.data);
+  state.steps.add(event.data, event.id);
   if (/^(Team)?Run(Paused|Completed|Error|Cancelled|Continued)$/.test(event.name)
     && event.data.run_id === state.id) state.run.reload();
   ctx.update();
@@ -64,6 +66,7 @@ export function viewRun(ctx, state) {
           ${count(run.metrics?.output_tokens)} out</span>`],
         ["Begun", ago(run.created_at)],
         ["Run", code(state.id)],
+        ...origin(state, run),
         ...failure(run),
       ])}</section>`)}
     <section><h2>Steps</h2>
@@ -75,7 +78,7 @@ export function viewRun(ctx, state) {
         scroll: (top) => ctx.set(state, { top }),
         choose: (step) => ctx.set(state, { chosen: step === state.chosen ? null : step }),
       })}
-      ${state.chosen ? viewStep(state.chosen) : nothing}
+      ${state.chosen ? viewStep(ctx, state, state.chosen) : nothing}
       ${state.steps.pieces ? html`<p class="quiet">${plural(state.steps.pieces, "piece")} of the answer left out.</p>` : nothing}
     </section>
     ${state.run.value ? answer(state.run.value) : nothing}`;
@@ -87,6 +90,18 @@ function session(ctx, { kind }, run) {
   const database = ctx.place.query.get("db_id");
   const query = new URLSearchParams({ type: kind, ...(database && { db_id: database }) });
   return html`<a class="cut" href="#/sessions/${encodeURIComponent(run.session_id)}?${query}">${run.session_id}</a>`;
+}
+
+/** @param {any} state @param {string} id */
+function address({ kind, name, database }, id) {
+  return `/runs/${encodeURIComponent(id)}?${new URLSearchParams({ component: `${kind}:${name}`, ...(database && { db_id: database }) })}`;
+}
+
+/** What a run is a fork of. @param {any} state @param {any} run @returns {[string, any][]} */
+function origin(state, { forked_from: from }) {
+  if (!from) return [];
+  const at = from.at ? ` at ${from.at}` : ", from its beginning";
+  return [["Fork of", html`<a href="#${address(state, from.run_id)}">another run</a>${at}`]];
 }
 
 /** @param {any} run @returns {[string, any][]} */
@@ -112,10 +127,35 @@ function actions(ctx, state, run) {
       ? html`<button type="button" class="danger" @click=${stop}>Cancel the run</button>` : nothing}`;
 }
 
-/** @param {import("../parts/steps.js").Step} step */
-function viewStep({ label, events }) {
+/** The words that ask whether to fork at a step. @type {Record<string, string>} */
+const FORKS = {
+  run: "A new run begins anew, with the same message.",
+  model: "A new run has all that came before, and asks the model again.",
+  tool: "A new run has all that came before, and makes this call again. With a result, it is not made.",
+};
+
+/** @param {Context} ctx @param {any} state @param {import("../parts/steps.js").Step} step */
+async function forkAt(ctx, state, { kind, at }) {
+  /** @type {import("../../types/console").Schema} */
+  const schema = { properties: {} };
+  if (kind === "tool") schema.properties = { outcome: { type: "string", title: "Result of the call", maxLength: 10_000 } };
+  const text = `${FORKS[kind]} This run stays as it is.`;
+  const fields = /** @type {any} */ (await ctx.ask({ title: "Fork from this step", text, action: "Fork", schema, value: {} }));
+  if (!fields) return;
+  /** @type {Record<string, string>} */
+  const form = kind === "run" ? {} : { at };
+  if (fields.outcome !== undefined) form.outcome = fields.outcome;
+  await fork(ctx, state.kind, state.name, state.id, form, (made) => ctx.go(address(state, made.run_id)));
+}
+
+/** @param {Context} ctx @param {any} state @param {import("../parts/steps.js").Step} step */
+function viewStep(ctx, state, step) {
+  const { label, events, depth, kind } = step;
+  const run = state.run.value, rests = depth < 2 && kind in FORKS && mayFork(ctx, state.kind, state.name, run);
+  const forks = rests && isOwn(ctx, run) && !run.parent_run_id;
   const tool = events.at(-1)?.tool;
   return html`<div class="step" role="region" aria-label="Step ${label}">
+    ${forks ? html`<button type="button" @click=${() => forkAt(ctx, state, step)}>Fork from this step</button>` : nothing}
     ${tool ? html`<h3>${label}</h3>${argumentsView(tool.tool_args ?? {})}
       ${tool.result === null ? nothing : html`<pre class="text" tabindex="0">${tool.result}</pre>`}` : nothing}
     ${events.map((event) => html`<details ?open=${!tool}><summary>${event.event}</summary>${json(event)}</details>`)}

@@ -3,6 +3,7 @@
 import { count, when } from "../format.js";
 import { attempt } from "../parts/attempt.js";
 import { chosen, filters } from "../parts/filters.js";
+import { save } from "../parts/save.js";
 import { ago, badge, code, cut, facts, show } from "../parts/show.js";
 import { paged, table } from "../parts/table.js";
 import { html, nothing } from "../vendor/lit-html.js";
@@ -82,7 +83,7 @@ function openOne(ctx, id) {
 function viewOne(ctx, state) {
   return show(state.session, (session) => html`
     <div class="row">
-      ${ctx.can("GET /sessions/{session_id}/export") ? html`<button type="button" @click=${() => save(ctx, state)}>Export</button>` : nothing}
+      ${ctx.can("GET /sessions/{session_id}/export") ? html`<button type="button" @click=${() => exportSession(ctx, state)}>Export</button>` : nothing}
       ${ctx.can("POST /sessions/{session_id}/rename") ? html`<button type="button" @click=${() => rename(ctx, state)}>Rename</button>` : nothing}
       ${ctx.can("DELETE /sessions/{session_id}") ? html`<button type="button" class="danger" @click=${() => remove(ctx, state)}>Delete</button>` : nothing}
     </div>
@@ -180,14 +181,8 @@ async function remove(ctx, state) {
   if (await attempt(ctx, gone, "The session is deleted.")) ctx.go("/sessions", { replace: true });
 }
 
-/** Hand the file to the browser, which saves it. @param {Context} ctx @param {any} state */
-async function save(ctx, state) {
-  await attempt(ctx, async () => {
-    const answer = await ctx.api.send("get", "/sessions/{session_id}/export", state.options);
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(await answer.blob());
-    link.download = `${state.id}.json`;
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
-  });
+/** @param {Context} ctx @param {any} state */
+async function exportSession(ctx, state) {
+  await attempt(ctx, async () =>
+    save(await ctx.api.send("get", "/sessions/{session_id}/export", state.options), `${state.id}.json`));
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from legation.effects import Log, Program, Record, Sleep, Transact
-from legation.store.audit import AuditEntry
+from legation.store.audit_entries import AuditEntry
 
 from ..bench import FIRST, LONG, Bench, Case, ask, expect, require
 from ..tables import Count

@@ -190,3 +190,42 @@ def test_the_effective_configuration_has_the_databases_that_are_hosted() -> None
     assert shown["databases.main.url"] == "sqlite://"
     assert shown["agents[0].instructions"] == "[redacted]"
     assert "the secret of" not in json.dumps(data)
+
+
+def test_stale_keys_show_in_readiness_and_in_the_metrics_and_void_ones_end_it() -> None:
+    officer = ISSUER.token("access:read", "config:read", "system:read", exp=NOW + 10**6)
+    options = {"jwks_file": "k.json", "revocations_file": "r.json", "keys_stale_seconds": 60.0}
+    platform = demo(ISSUER, jwks=jwks(NAMED), revocations=b"{}", options=options)
+    with Client(platform, token=officer) as client:
+
+        def ready() -> tuple[int, Any]:
+            answer = client.get("/ready")
+            return answer.status, {
+                name: answer.json()[name] for name in ("status", "keys", "revocations")
+            }
+
+        def stale() -> list[str]:
+            lines = client.get("/metrics/prometheus").text.splitlines()
+            return [line for line in lines if "_stale_seconds " in line and line[0] != "#"]
+
+        current = {"keys": "current", "revocations": "current"}
+        assert ready() == (200, {"status": "ready", **current})
+        assert stale() == [
+            "legation_keys_stale_seconds 0.0",
+            "legation_revocations_stale_seconds 0.0",
+        ]
+
+        platform.load_jwks(None, NOW * 1_000_000)
+        client.advance(30.0)
+        assert ready() == (200, {"status": "ready", **current, "keys": "stale"})
+        assert stale()[0] == "legation_keys_stale_seconds 30.0"
+        client.advance(30.0)
+        assert ready() == (503, {"status": "not ready", **current, "keys": "void"})
+
+        platform.load_jwks(jwks(NAMED), (NOW + 61) * 1_000_000)
+        assert ready()[0] == 200
+
+
+def test_readiness_names_only_the_files_that_are_configured() -> None:
+    with Client(demo(ISSUER)) as client:
+        assert client.get("/ready").json().keys() == {"status", "databases"}

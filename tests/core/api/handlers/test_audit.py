@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from operator import attrgetter
 from typing import Any, Final, cast
 
 import pytest
+from attrs import evolve
 from cryptography.hazmat.primitives.asymmetric import ed25519
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from legation import Database, Platform
 from legation.api.call import resource_of
-from legation.api.handlers.audit import verify_trail
+from legation.api.handlers.audit import AuditQuery, _Cursor, _cut_page, verify_trail
 from legation.api.routes import ROUTES
 from legation.effects import Program, Record, Transact
-from legation.store.audit import AppendAudit, AuditEntry, AuditRow, Broken, Intact, ReadChain
+from legation.store.audit import AppendAudit, OldPlace, OldRows, ReadOldRows
+from legation.store.audit_entries import AuditEntry, OldRow
+from legation.store.audit_lists import BUDGET, AuditRow, ListAudit, Place
+from legation.store.audit_pages import Head, seal_page
+from legation.store.audit_verify import Broken, Intact
 from legation.store.failures import Busy, CommitLost
 from legation.store.inbox import INBOX, FailMessage, NewMessage, PutMessages
 from legation.store.leased_queue import ClaimItems
@@ -54,9 +59,8 @@ def store(client: Client, unit: Unit[Any]) -> Any:
 def trail(client: Client, database: str = "main") -> tuple[AuditRow, ...]:
     """Return the rows of a database, once every batch is written."""
     client.settle()
-    rows: tuple[AuditRow, ...] = client.simulation.run(
-        ask(Transact(database, ReadChain("", 0, 10_000)))
-    )
+    everything = ListAudit(Place(0), False, 10_000, 0, 1 << 60)
+    rows: tuple[AuditRow, ...] = client.simulation.run(ask(Transact(database, everything))).rows
     return rows
 
 
@@ -302,6 +306,11 @@ CHANGES: Final[dict[str, tuple[str, str, dict[str, Any], int, str]]] = {
     "create_agent_run": ("POST", "/agents/alpha/runs", {"form": {"message": "x"}}, 200, "alpha/*"),
     "create_team_run": ("POST", "/teams/crew/runs", {"form": {"message": "x"}}, 200, "crew/*"),
     "cancel_agent_run": ("POST", "/agents/alpha/runs/{run}/cancel", {}, 200, "alpha/*"),
+    "fork_agent_run": (
+        *("POST", "/agents/alpha/runs/{run}/fork", {"form": {"stream": "false"}}, 200),
+        "alpha/{run}/*",
+    ),
+    "fork_session": ("POST", "/sessions/s1/fork?db_id=main", {"json": {}}, 201, "s1/*"),
     "create_session": ("POST", "/sessions?db_id=main", {"json": {"session_id": "s2"}}, 201, "s2"),
     "rename_session": (
         *("POST", "/sessions/s1/rename?db_id=main", {"json": {"session_name": "n"}}, 200),
@@ -309,10 +318,15 @@ CHANGES: Final[dict[str, tuple[str, str, dict[str, Any], int, str]]] = {
     ),
     "update_session": ("PATCH", "/sessions/s1?db_id=main", {"json": {"metadata": {}}}, 200, "s1"),
     "delete_session": ("DELETE", "/sessions/s1?db_id=main", {}, 204, "s1"),
+    "delete_session_run": (
+        *("DELETE", "/sessions/s1/runs/{run}?db_id=main", {}, 204),
+        "s1/{run}",
+    ),
     "delete_sessions": ("DELETE", "/sessions?db_id=main", {"json": MESSAGE}, 204, "s1"),
 }
 NOT_IN_THE_TRAIL_ALONE: Final = {
     "cancel_team_run",  # as that of an agent
+    "fork_team_run",
     "explain_request",  # changes nothing
     "explain_access",
     "continue_agent_run",  # refuses, as no run waits for a person yet
@@ -326,9 +340,12 @@ NOT_IN_THE_TRAIL_ALONE: Final = {
     "discard_channel_letters",
     "retry_channel_reply",
     "send_channel_test",
+    "send_channel_message",  # in `test_outgoing`
     "resolve_approval_approvals__approval_id__resolve_post",  # in `test_approvals`
     "delete_approval_approvals__approval_id__delete",
     "receive_webhook",  # nobody's request: its record is the inbox
+    "receive_interaction",
+    "erase_user",  # in `test_users`
 }
 
 
@@ -352,6 +369,7 @@ def test_a_change_is_recorded_in_its_own_transaction_and_nowhere_else(
     (row,) = trail(client)[before:]
     assert response.status == row.entry.status == status
     assert (row.entry.operation, row.entry.subject) == (operation, "ada")
+    resource = resource.replace("{run}", run)
     assert row.entry.resource.rpartition("/")[0] == resource.rpartition("/")[0]
     assert resource.endswith("*") or row.entry.resource == resource
     effects = [done.effect for done in client.effects[asked:]]
@@ -373,14 +391,16 @@ def test_a_change_of_what_is_not_there_is_recorded_as_what_was_answered(
 
 
 def test_a_migration_is_in_the_ledger_with_who_asked_for_it(client: Client) -> None:
-    client.token = ISSUER.token("databases:migrate", "databases:read", sub="ada")
+    scopes = ("databases:migrate", "databases:destroy", "databases:read")
+    client.token = ISSUER.token(*scopes, sub="ada")
     target = "/databases/second/migrate?target_version=2.5.0&allow_data_loss=true"
     response = client.post(target, headers=[("x-request-id", "mine")])
     ledger = client.get("/databases/second/migrations").json()["data"]
 
     assert response.status == 200
     assert (ledger[0]["actor"], ledger[0]["request_id"]) == ("ada", "mine")
-    assert trail(client)[0].entry.request_id == "mine"
+    (row,) = trail(client, "second")
+    assert (row.entry.request_id, row.entry.resource) == ("mine", "second/2.5.0/allow_data_loss")
 
 
 def test_a_retry_is_recorded_with_it(client: Client) -> None:
@@ -450,10 +470,11 @@ def test_a_page_tells_everything_the_hash_is_over(client: Client) -> None:
             "status": 200,
             "client": "127.0.0.1",
             "db_id": "main",
-            "writer": "node-1",
+            "writer": "chained/node-1",
             "seq": 1,
             "previous": "",
             "hash": row.hash,
+            "signed_by": None,
         }
     ]
     assert told["meta"] == {"limit": 50, "next_cursor": None}
@@ -461,7 +482,7 @@ def test_a_page_tells_everything_the_hash_is_over(client: Client) -> None:
 
 def keep(client: Client, database: str, at_us: int, name: str, node: str = "n") -> None:
     entry = AuditEntry(at_us, name, None, None, "kept", "", "allow", "", 200, "")
-    client.simulation.run(ask(Transact(database, AppendAudit(node, (entry,)))))
+    client.simulation.run(ask(Transact(database, AppendAudit(node, (entry,), None))))
 
 
 def test_a_page_links_to_the_next(client: Client) -> None:
@@ -520,6 +541,11 @@ def test_pages_over_two_databases_are_disjoint_and_complete_while_others_append(
         ({"since": 1_767_225_601}, 0),
         ({"until": 1_767_225_601}, 4),
         ({"until": 1_767_225_600}, 0),
+        ({"since": "2026-01-01"}, 4),
+        ({"since": "2026-01-01T00:00:01Z"}, 0),
+        ({"until": "2026-01-01T01:00:01+01:00"}, 4),
+        ({"until": "2026-01-01T00:00:00Z"}, 0),
+        ({"request_id": "none"}, 0),
         ({"db_id": "second"}, 0),
         ({"limit": 1}, 1),
     ],
@@ -536,6 +562,16 @@ def test_filters_narrow_the_page(client: Client, query: dict[str, Any], count: i
     assert len(page(client, **query)["data"]) == count
 
 
+def test_a_request_is_found_by_its_id(client: Client) -> None:
+    client.token = ADA
+    start(client)
+    wanted = client.get("/agents/alpha").header("x-request-id")
+    client.settle()
+
+    (row,) = page(client, request_id=wanted)["data"]
+    assert (row["request_id"], row["operation"]) == (wanted, "get_agent")
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -544,6 +580,9 @@ def test_filters_narrow_the_page(client: Client, query: dict[str, Any], count: i
         ("since", "yesterday"),
         ("since", "-1"),
         ("until", "99999999999999"),
+        ("since", "2026-02-30"),
+        ("until", "2026-01-01T00:00:00"),
+        ("request_id", "x" * 1025),
         ("decision", "maybe"),
         ("order", "up"),
         ("db_id", "third"),
@@ -565,7 +604,10 @@ def test_a_bad_query_is_refused_with_the_name_of_what_is_bad(
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(text=st.text(), name=st.sampled_from(["cursor", "subject", "resource", "operation"]))
+@given(
+    text=st.text(),
+    name=st.sampled_from(["cursor", "subject", "resource", "operation", "request_id", "since"]),
+)
 def test_any_text_is_a_filter_or_refused(client: Client, text: str, name: str) -> None:
     response = client.get("/audit", query={name: text}, token=READER)
 
@@ -644,29 +686,84 @@ def test_the_trail_of_a_working_platform_is_intact(client: Client) -> None:
 
     verdict = client.simulation.run(verify_trail("main"))
     assert isinstance(verdict, Intact)
-    assert verdict.count == len(rows) == 10
+    assert verdict.entries == len(rows) == 10
     assert client.simulation.run(verify_trail("main", verdict.heads)) == verdict
 
 
-@pytest.mark.parametrize("size", [999, 1000, 1001, 2500])
+@pytest.mark.parametrize("size", [63, 64, 65, 130])
 def test_a_long_trail_is_read_to_its_end(client: Client, size: int) -> None:
     entry = AuditEntry(1, "r", None, None, "o", "", "allow", "", 200, "")
-    client.simulation.run(ask(Transact("main", AppendAudit("n", (entry,) * size))))
+    for _ in range(size):
+        client.simulation.run(ask(Transact("main", AppendAudit("n", (entry,), None))))
 
     verdict = client.simulation.run(verify_trail("main"))
     assert isinstance(verdict, Intact)
-    assert verdict.count == size
+    assert verdict.pages == size
 
 
-def test_a_broken_trail_is_told(client: Client, figures: Callable[[str], None]) -> None:
-    keep(client, "main", 1, "first")
-    (row,) = trail(client)
+def test_a_broken_trail_is_found_where_it_is_broken() -> None:
+    entry = AuditEntry(1, "r", None, None, "o", "", "allow", "", 200, "")
+    page = seal_page(Head("chained/n", 0, ""), (entry,), None)
     program = verify_trail("main")
     next(program)
+    program.send(OldRows((), None))
     with pytest.raises(StopIteration) as ended:
-        program.send((row, row))
+        program.send((page, page))
 
-    assert ended.value.value == Broken("n", 1, "rows are missing: it follows number 1")
+    reason = "entries are missing: it follows number 1"
+    assert ended.value.value == Broken("chained/n", 1, reason)
+
+
+def test_a_broken_row_that_was_not_moved_is_found() -> None:
+    entry = AuditEntry(1, "r", None, None, "o", "", "allow", "", 200, "")
+    program = verify_trail("main")
+    assert next(program) == Transact("main", ReadOldRows(OldPlace(), 1000))
+    row = OldRow("n", 1, "", "00", entry)
+    with pytest.raises(StopIteration) as ended:
+        program.send(OldRows((row,), OldPlace(kept=1)))
+
+    assert ended.value.value == Broken("n", 1, "it is not as it was written")
+
+
+def test_a_page_that_found_little_goes_on_where_it_stopped(client: Client) -> None:
+    found = AuditEntry(5_000_000, "r", None, None, "o", "", "allow", "", 200, "")
+    query = AuditQuery(None, None, None, None, None, None, None, "desc", 2, None)
+    cursors = [_Cursor(at, "main", "n", seq) for at, seq in ((5, 1), (4, 1), (3, 1))]
+    rows = [(cursor, AuditRow("n", cursor.seq, "", "", found)) for cursor in cursors]
+
+    assert _cut_page(rows[:2], [], query) == (rows[:2], None)
+    assert _cut_page(rows, [], query) == (rows[:2], cursors[1])
+    assert _cut_page(rows, [4, 2], query) == (rows[:1], _Cursor(5, "", "", 0))
+    upwards = evolve(query, order="asc")
+    assert _cut_page(rows, [4, 9], upwards) == ([rows[2]], _Cursor(4, "", "", 0))
+    assert _cut_page(rows, [9], upwards) == (rows[:0:-1], cursors[1])
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+def test_pages_of_a_rare_operation_in_two_databases_hold_all_of_it(
+    client: Client, order: str
+) -> None:
+    def put(database: str, operation: str, *seconds: int) -> None:
+        entries = tuple(
+            AuditEntry(at * 2_000_000, "r", None, None, operation, "", "allow", "", 200, "")
+            for at in seconds
+        )
+        client.simulation.run(ask(Transact(database, AppendAudit("n", entries, None))))
+
+    put("main", "often", *range(BUDGET + 70))  # a page for each: none covers two seconds
+    put("second", "rare", *range(0, 3_000, 500))
+    put("main", "rare", 0, 9_000)
+
+    rows: list[str] = []
+    query = {"order": order, "operation": "rare", "limit": "3"}
+    seen, cursor = 0, ""
+    while cursor is not None:
+        some = page(client, **query, cursor=cursor)
+        rows += [row["at"] for row in some["data"]]
+        cursor, seen = some["meta"]["next_cursor"], seen + 1
+    assert len(rows) == 8
+    assert rows == sorted(rows, reverse=order == "desc")
+    assert 3 <= seen < 9
 
 
 def test_a_change_is_asked_for_with_its_record(client: Client) -> None:

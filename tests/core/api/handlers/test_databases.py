@@ -8,6 +8,7 @@ import pytest
 from attrs import evolve
 
 from legation import Agent, Database, Platform
+from legation.api.handlers.audit import verify_trail
 from legation.api.handlers.databases import get_size
 from legation.effects import Transact
 from legation.migrations.catalogue import CATALOGUE
@@ -15,6 +16,7 @@ from legation.migrations.ledger import ReadLedger, ReadServedLedger, add_entry, 
 from legation.migrations.migrate import Attempt, FindAttempt
 from legation.migrations.schema_version import EMPTY, Version
 from legation.store.audit import AppendAudit
+from legation.store.audit_verify import Intact
 from legation.store.failures import Busy, CommitLost, StatementFailed, Unavailable
 from legation.store.sizes import DatabaseSize, MeasureDatabase
 from legation.store.units import Dialect, Statements, Unit
@@ -24,6 +26,7 @@ from ....callers import Issuer, demo
 
 ISSUER: Final = Issuer()
 LATEST: Final = str(CATALOGUE.latest)
+EARLIER: Final = str(CATALOGUE.versions[-2])
 MOVES: Final = len(CATALOGUE.migrations)
 
 
@@ -447,12 +450,12 @@ def test_a_plan_down_tells_what_it_would_discard(client: Client) -> None:
     told = client.get(down).json()
     allowed = client.get(f"{down}&allow_data_loss=true").json()
 
-    assert told["loses"][0].startswith("who answered paused runs")
+    assert told["loses"][0].startswith("sight of the audit trail in pages")
     assert "which version of its agent a run waits for (runs.version)" in told["loses"]
     assert "what each run consumed (runs.usage)" in told["loses"]
     assert "allow_data_loss=true" in told["refused_by"]
     assert allowed == {**told, "refused_by": None}
-    assert [move["direction"] for move in told["moves"]] == ["down"] * 6
+    assert [move["direction"] for move in told["moves"]] == ["down"] * 8
 
 
 def test_a_plan_that_there_is_not_tells_why(client: Client) -> None:
@@ -519,6 +522,121 @@ def test_only_who_may_migrate_all_does(scopes: tuple[str, ...], status: int) -> 
         response = client.post("/databases/all/migrate", token=ISSUER.token(*scopes))
 
         assert response.status == status
+
+
+LOSING: Final = "?allow_data_loss=true"
+LOSS: Final = f"target_version={EARLIER}&allow_data_loss=true"
+
+
+@pytest.mark.parametrize(
+    ("scopes", "one", "all_"),
+    [
+        (("databases:migrate",), 403, 403),
+        (("config:write",), 403, 403),
+        (("databases:destroy",), 403, 403),
+        (("databases:migrate", "databases:second:destroy"), 403, 403),
+        (("databases:migrate", "databases:main:destroy"), 200, 403),
+        (("databases:migrate", "databases:*:destroy"), 200, 200),
+        (("databases:main:migrate", "databases:main:destroy"), 200, 403),
+        (("config:write", "databases:destroy"), 200, 200),
+        (("platform:admin",), 200, 200),
+    ],
+    ids=str,
+)
+def test_a_migration_that_may_lose_data_needs_a_scope_of_its_own(
+    scopes: tuple[str, ...], one: int, all_: int
+) -> None:
+    with Client(hosting("main", "second", authorization=True)) as client:
+        admin = ISSUER.token("platform:admin", sub="root")
+        client.post("/databases/all/migrate", token=admin).expect_success()
+        token = ISSUER.token(*scopes)
+        first = client.post(f"/databases/main/migrate?{LOSS}", token=token)
+        every = client.post(f"/databases/all/migrate?{LOSS}&dry_run=true", token=token)
+
+        assert (first.status, every.status) == (one, all_)
+        if one == 403 and "databases:destroy" not in scopes:
+            assert first.json() == {
+                "detail": "Insufficient permissions",
+                "error_code": "FORBIDDEN",
+            }
+            challenge = dict(first.headers)[b"www-authenticate"]
+            assert b'scope="databases:main:destroy"' in challenge
+
+
+@pytest.mark.parametrize(
+    ("scopes", "query", "expected"),
+    [
+        (("databases:migrate",), "", {"allowed": True, "by": "databases:migrate"}),
+        (("databases:migrate",), "?allow_data_loss=false", {"allowed": True}),
+        (("databases:migrate",), LOSING, {"allowed": False, "missing": "databases:main:destroy"}),
+        (("databases:main:migrate", "databases:main:destroy"), LOSING, {"allowed": True}),
+        (("databases:destroy",), LOSING, {"allowed": False, "missing": "databases:main:migrate"}),
+        (("platform:admin",), LOSING, {"allowed": True, "by": "platform:admin"}),
+    ],
+    ids=str,
+)
+def test_the_explanation_of_a_migration_looks_at_its_flag(
+    scopes: tuple[str, ...], query: str, expected: dict[str, Any]
+) -> None:
+    with Client(hosting("main", "second", authorization=True)) as client:
+        body = {"method": "POST", "path": f"/databases/main/migrate{query}"}
+        told = client.post("/me/explain", json=body, token=ISSUER.token(*scopes))
+
+    explained = told.expect_success().json()
+    assert {name: explained[name] for name in expected} == expected
+    assert explained["needs"].endswith(
+        "; with allow_data_loss also databases:destroy or databases:<id>:destroy or platform:admin"
+    )
+
+
+def test_the_trail_names_target_and_flags_of_a_migration() -> None:
+    with Client(hosting("main", "second", authorization=True)) as client:
+        admin = ISSUER.token("platform:admin", sub="root")
+        client.post("/databases/all/migrate", token=admin).expect_success()
+        client.post(f"/databases/main/migrate?{LOSS}", token=ISSUER.token("config:write"))
+        client.post(f"/databases/main/migrate?{LOSS}&dry_run=true", token=admin).expect_success()
+        client.settle()
+        client.post(f"/databases/main/migrate?{LOSS}", token=admin).expect_success()
+        client.settle()
+
+        client.post("/databases/main/migrate", token=admin).expect_success()
+        rows = client.get("/audit?order=asc", token=admin).expect_success().json()["data"]
+
+    (refused,) = [row for row in rows if row["status"] == 403]
+    assert (refused["decision"], refused["scope"]) == ("deny", "databases:main:destroy")
+    assert [(row["db_id"], row["resource"], row["status"]) for row in rows] == [
+        ("main", f"main/{LATEST}", 200),
+        ("main", f"all/{LATEST}", 200),
+        ("main", f"main/{EARLIER}/allow_data_loss", 403),
+        ("main", f"main/{EARLIER}/allow_data_loss/dry_run", 200),
+        ("main", f"main/{EARLIER}/allow_data_loss", 200),
+        ("main", f"main/{LATEST}", 200),
+        ("second", f"second/{LATEST}", 200),
+    ]
+
+
+def test_attack_5a_a_scope_on_the_configuration_erases_the_trail() -> None:
+    """Down to where there was no trail, and up again: refused, and without effect where not."""
+    target = "/databases/main/migrate"
+    down = f"{target}?target_version=2.0.0&allow_data_loss=true"
+    with Client(hosting("main", authorization=True)) as client:
+        admin = ISSUER.token("platform:admin", sub="root")
+        client.post(target, token=admin).expect_success()
+        client.get("/sessions?db_id=main", token=ISSUER.token("sessions:read", sub="eve"))
+        client.settle()
+
+        assert client.post(down, token=ISSUER.token("config:write", sub="eve")).status == 403
+        client.post(down, token=admin).expect_success()
+        client.post(target, token=admin).expect_success()
+        client.settle()
+        rows = client.get("/audit?order=asc", token=admin).expect_success().json()["data"]
+        verdict = client.simulation.run(verify_trail("main"))
+
+    listed = [(row["subject"], row["operation"], row["resource"]) for row in rows]
+    assert ("eve", "get_sessions", "") in listed
+    assert ("eve", "migrate_database", "main/2.0.0/allow_data_loss") in listed
+    assert ("root", "migrate_database", "main/2.0.0/allow_data_loss") in listed
+    assert isinstance(verdict, Intact)
 
 
 def test_the_list_is_of_what_the_caller_may_read() -> None:

@@ -114,6 +114,66 @@ def test_a_file_in_json_that_lies_is_a_fault_where_it_stands(
     assert message.startswith(fault[1])
 
 
+PUBLIC = [
+    "https://example.org/a.png",
+    "https://EXAMPLE.org:8443/a.png?size=1&b=2#c",
+    "https://my_bucket.s3.eu-west-1.amazonaws.com",
+    "https://xn--mnchen-3ya.xn--p1ai./x",
+    "https://local.example/lan.internal",
+    "https://a.localhosting.example",
+    "ftp://10.0.0.1/a",
+    "a.png",
+    "",
+]
+INTERNAL = [
+    "http://example.org/a.png",
+    "http://169.254.169.254/latest/meta-data/",
+    "https://169.254.169.254/",
+    "https://127.0.0.1",
+    "https://127.1/",
+    "https://2130706433/",
+    "https://0x7f.1/",
+    "https://0x7f000001",
+    "https://a.b.0x7f/",
+    "https://[::1]/",
+    "https://[::ffff:127.0.0.1]/",
+    "https://localhost/",
+    "https://a.localhost/",
+    "https://metadata.google.internal/",
+    "https://METADATA.GOOGLE.INTERNAL./",
+    "https://printer.local:443",
+    "https://1.0.0.127.in-addr.arpa/",
+    "https://vault/v1/secret",
+    "https://good.example@169.254.169.254/",
+    "https://169.254.169.254\\.good.example/",
+    "https://good.example\\@169.254.169.254/",
+    "https://good.example\n.evil/",
+    "https://good.example/a b",
+    "https://127.0.0.1\u3002good.example/",
+    "https://\uff11\uff12\uff17.0.0.1/",
+    "https://good.example:80:80/",
+    "https:///etc/passwd",
+    "HTTP://10.0.0.1/",
+]
+
+
+@pytest.mark.parametrize("kind", ["images", "files", "audio", "videos"])
+@pytest.mark.parametrize("url", PUBLIC)
+def test_an_address_on_the_web_is_left_to_the_server_of_the_model(kind: str, url: str) -> None:
+    assert taken(kind, {"url": url}) == ([{"url": url}], [])
+
+
+@pytest.mark.parametrize("kind", ["images", "files"])
+@pytest.mark.parametrize("url", INTERNAL)
+def test_the_server_of_a_model_is_led_to_no_internal_address(kind: str, url: str) -> None:
+    _, faults = taken(kind, {"url": url})
+
+    ((path, message),) = faults
+    assert path == f"body.{kind}[0].url"
+    assert message.startswith("must be an https URL with the name of a public host")
+    assert url not in message
+
+
 def test_a_thousand_files_are_one_fault() -> None:
     found, faults = taken("files", *[{"content": 7}] * 1000)
 

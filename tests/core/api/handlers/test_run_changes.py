@@ -11,9 +11,10 @@ from legation.effects import Transact
 from legation.shares.limits import PlatformLimits
 from legation.store.failures import Unavailable
 from legation.store.listed_runs import CountListed, ListRuns
-from legation_testing import Client
+from legation_testing import BadResponse, Client
 
-from ....paused_runs import Office, begin, token
+from ....callers import NOW
+from ....paused_runs import ISSUER, Office, begin, token
 
 EVERY = token("operator", "runs:read")
 
@@ -131,6 +132,23 @@ def test_the_end_of_the_process_ends_the_stream(client: Client) -> None:
 
     assert stream.done
     assert platform.context.followers == 0
+
+
+def test_the_end_of_the_token_ends_the_stream(client: Client) -> None:
+    stream = watch(client, ISSUER.token("runs:read", sub="operator", exp=NOW + 2))
+    client.advance(11.99)
+    assert not stream.done
+    client.advance(0.02)
+
+    assert stream.done
+    assert stream.events()[-1].json() == {
+        "event": "token_expired",
+        "detail": "Token has expired",
+        "error_code": "UNAUTHENTICATED",
+        "path": "/runs/events",
+    }
+    with pytest.raises(BadResponse, match="not whole"):
+        stream.response()
 
 
 def test_nothing_is_asked_while_nobody_listens(client: Client) -> None:

@@ -297,6 +297,34 @@ def test_deleting_a_session_breaks_off_the_run_that_is_executed(client: Client) 
     assert client.run("quick", "y", session_id="s")["status"] == "COMPLETED"
 
 
+def test_a_deleted_run_is_gone_and_its_session_goes_on(client: Client) -> None:
+    first, second = (client.run("quick", text, session_id="s")["run_id"] for text in ("a", "b"))
+    assert client.delete(f"/sessions/s/runs/{first}").status == 204
+
+    assert [run["run_id"] for run in client.get("/sessions/s/runs").json()] == [second]
+    assert client.run("quick", "c", session_id="s")["status"] == "COMPLETED"
+
+
+@pytest.mark.parametrize("path", ["s/runs/none", "none/runs/none", f"{'s' * 1025}/runs/none"])
+def test_a_run_that_is_gone_is_deleted_as_often_as_somebody_asks(client: Client, path: str) -> None:
+    create(client, session_id="s")
+
+    assert client.delete(f"/sessions/{path}").status == 204
+
+
+def test_deleting_a_run_breaks_it_off(client: Client) -> None:
+    exchange = client.begin(
+        "POST", "/agents/sloth/runs", form={"message": "a", "stream": False, "session_id": "s"}
+    )
+    client.settle()
+    (run,) = client.get("/sessions/s/runs").json()
+    assert client.delete(f"/sessions/s/runs/{run['run_id']}").status == 204
+    client.advance(60)
+
+    assert exchange.response().status == 409
+    assert client.get("/sessions/s/runs").json() == []
+
+
 def test_many_are_deleted_at_once_those_of_the_kind_that_is_named(client: Client) -> None:
     for name in ("a", "b", "c"):
         create(client, session_id=name)

@@ -9,7 +9,7 @@ import pytest
 
 from legation import Agent
 from legation.config import AuthorizationConfig
-from legation.effects import Log, ReadBody, Transact
+from legation.effects import ReadBody, Transact
 from legation.http.bodies.json_text import parse_json
 from legation.store.failures import Busy, CommitLost, NotServed, Unavailable
 from legation.store.inbox import PutMessages
@@ -353,7 +353,7 @@ def test_a_message_with_a_lost_commit_is_a_duplicate_when_it_comes_again() -> No
     assert [message.text for message in provider.seen] == ["hi"]
 
 
-def test_a_reply_that_meta_could_not_deliver_is_in_the_log() -> None:
+def test_a_report_about_a_reply_that_is_none_of_ours_is_not_in_the_log() -> None:
     status = {
         "status": "failed",
         "biz_opaque_callback_data": "reply-wamid.1",
@@ -366,10 +366,7 @@ def test_a_reply_that_meta_could_not_deliver_is_in_the_log() -> None:
         sent = signed("whatsapp", json.dumps({**root, "entry": entry}).encode(), NOW)
         assert post(c, sent).json() == {"status": "ignored"}
 
-        fields = (("channel", "whatsapp"), ("reason", "code 131047"))
-        assert [log for log in c.logs if log.level == "warning"] == [
-            Log("warning", "reply_undelivered", fields)
-        ]
+        assert [log for log in c.logs if log.event == "reply_undelivered"] == []
 
 
 @pytest.mark.parametrize(

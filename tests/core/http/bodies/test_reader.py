@@ -316,3 +316,19 @@ def test_faults_of_a_long_list_end_where_nobody_sees_more() -> None:
 
     assert read.texts("names") == ()
     assert len(read.faults()) == MAX_FAULTS
+
+
+def test_a_field_of_a_query_may_be_repeated() -> None:
+    read = Reader("query", {"a": ("one", "two"), "b": ("x", ""), "c": ("1", "2", "3", "4")})
+
+    assert read.several_texts("a", most=3, max_length=3) == ("one", "two")
+    assert read.several_texts("none", most=3, max_length=3) == ()
+    assert messages(Reader("query", {})) == []
+    read.several_texts("b", most=3, max_length=3)
+    assert read.several_texts("c", most=3, max_length=3) == ()
+    read.several_texts("a", most=3, max_length=2)
+    assert messages(read) == [
+        "query.b: must not be empty",
+        "query.c: must be sent at most 3 times",
+        "query.a: must have at most 2 characters",
+    ]

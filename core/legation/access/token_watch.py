@@ -1,0 +1,57 @@
+"""The token of a stream: a stream lasts no longer than what let its caller in."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import define
+
+from ..http.messages import Request
+from .authenticator import Authenticator, TokenRefused
+from .claims import LEEWAY_US, Claims
+from .trust_files import NEVER
+
+__all__ = ["TokenWatch", "watch_token"]
+
+_LOOK_US: Final = 250_000
+
+
+@define(eq=False)
+class TokenWatch:
+    """A token that was accepted, and is asked for again while a stream goes on.
+
+    It is looked at when it expires, and four times a second while the stream says something: keys
+    are replaced, and tokens revoked.
+
+    Attributes:
+        until_us: When it expires, with the leeway.
+        looked_us: When it was looked at last.
+    """
+
+    authenticator: Authenticator
+    request: Request
+    until_us: int
+    looked_us: int
+
+    @property
+    def left(self) -> float:
+        """Seconds from the last look to the end of the token: a stream waits no longer."""
+        return (self.until_us - self.looked_us) / 1_000_000
+
+    def find_refusal(self, now_us: int) -> TokenRefused | None:
+        """Return why the token is not accepted any more; None where it is."""
+        if now_us < self.until_us and 0 <= now_us - self.looked_us < _LOOK_US:
+            return None
+        self.looked_us = now_us
+        found = self.authenticator.caller(self.request, now_us)
+        return found if isinstance(found, TokenRefused) else None
+
+
+def watch_token(authenticator: Authenticator, request: Request, now_us: int) -> TokenWatch:
+    """Watch the token of `request`, which was accepted at `now_us`."""
+    header = tuple((b"authorization", value) for value in request.values(b"authorization"))
+    asked = Request("GET", "/", header)
+    claims = authenticator.read_token(asked, now_us)
+    expires_us = claims.expires_us if isinstance(claims, Claims) else None
+    until_us = NEVER if expires_us is None else expires_us + LEEWAY_US
+    return TokenWatch(authenticator, asked, until_us, now_us)
