@@ -205,7 +205,7 @@ async def test_measurements_say_what_the_host_and_the_server_know(
         found["legation_database_units_total 7 main"]
         >= found["legation_database_commits_total 7 main"]
     )
-    assert found["legation_database_units_waiting 7 main"] == 0
+    assert found["legation_database_units_waiting 7 main"] <= 1  # the heartbeat's, if any
     assert found["legation_spans_dropped_total 7"] == 0
     assert found["process_resident_memory_bytes 7"] > 1 << 20
     assert found["process_open_fds 7"] > 3
