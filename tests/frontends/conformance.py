@@ -61,7 +61,7 @@ __all__ = [
 ]
 
 MEBIBYTE: Final = 1 << 20
-SECONDS: Final = 5.0  # nothing here takes longer, so whatever does has stopped
+SECONDS: Final = 30.0  # nothing here takes longer, so whatever does has stopped
 
 Body: TypeAlias = bytes | Sequence[bytes]
 """Of a request: whole, with its length; or in chunks, without."""

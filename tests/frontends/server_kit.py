@@ -38,7 +38,7 @@ SSE: Final = (b"content-type", b"text/event-stream; charset=utf-8")
 
 _STREAMS: Final = ("/events", "/download", "/ticks", "/flood", "/broken", "/quiet", "/part")
 
-PATIENCE: Final = 5.0
+PATIENCE: Final = 30.0
 """Seconds after which a test that waits is a failed one."""
 
 

@@ -52,7 +52,7 @@ def serving(folder: Path, module: str, options: tuple[str, ...]) -> Generator[tu
         words, cwd=ROOT, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
-        due = time.monotonic() + 20.0
+        due = time.monotonic() + 60.0
         while not listens(port):
             assert process.poll() is None, "the server has ended"
             assert time.monotonic() < due, "the server does not listen"
@@ -85,7 +85,7 @@ def streamed(folder: Path, module: str, options: tuple[str, ...]) -> Outcome:
     with serving(folder, module, options) as (port, stop):
         reader = threading.Thread(target=ask_run, args=(port, outcome), kwargs={"message": "go"})
         reader.start()
-        due = time.monotonic() + 20.0
+        due = time.monotonic() + 60.0
         while "RunContent" not in outcome.names:
             assert time.monotonic() < due, outcome
             time.sleep(0.01)

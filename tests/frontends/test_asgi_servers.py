@@ -23,7 +23,7 @@ from legation_asgi import Application, asgi
 
 from ..ports import free_port
 
-SECONDS = 20
+SECONDS = 60
 
 MODULE = """
 from legation import Agent, Database, Platform

@@ -26,7 +26,7 @@ from legation_host.life import MOVES, Act, Life, Opening, Stage, hold, one_life
 from legation_host.logs import quiet
 
 BACKENDS: Final = pytest.mark.parametrize("backend", ["asyncio", "trio"])
-SECONDS: Final = 60.0
+SECONDS: Final = 120.0
 """No wait is a part of any test: whatever lasts so long hangs."""
 
 

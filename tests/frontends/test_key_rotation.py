@@ -25,7 +25,7 @@ from legation_server import open_listeners, serve
 from ..callers import Issuer
 
 CLIENTS: Final = 3  # of each key
-SECONDS: Final = 10.0  # the file is looked at every second
+SECONDS: Final = 60.0  # the file is looked at every second
 
 
 @frozen
