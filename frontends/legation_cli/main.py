@@ -20,6 +20,7 @@ from .channels import channels
 from .check import check, explain
 from .console import console
 from .failing import CannotGoOn
+from .init import init
 from .keys import keys
 from .migrate import migrate
 from .openapi import openapi
@@ -67,6 +68,7 @@ def main(context: click.Context) -> None:
     \b
     First steps:
       legation serve                        a demonstration, no key and no file needed
+      legation init shop                    a small project of your own, with an agent and a test
       legation keys new keys                keys of your own, and how to switch authorization on
       legation serve platform.toml          your own agents; the file may be left out
       legation console                      the console of a running server, in a browser
@@ -81,6 +83,7 @@ def main(context: click.Context) -> None:
 
 for command in (
     serve,
+    init,
     console,
     migrate,
     round_once,
