@@ -17,6 +17,7 @@ from legation import __version__
 
 from .audit import audit
 from .channels import channels
+from .chat import chat
 from .check import check, explain
 from .console import console
 from .failing import CannotGoOn
@@ -70,6 +71,7 @@ def main(context: click.Context) -> None:
       legation serve                        a demonstration, no key and no file needed
       legation init shop                    a small project of your own, with an agent and a test
       legation keys new keys                keys of your own, and how to switch authorization on
+      legation chat                         talk to an agent in the terminal
       legation serve platform.toml          your own agents; the file may be left out
       legation console                      the console of a running server, in a browser
       legation check platform.toml          every route with its scope, every unsafe setting
@@ -84,6 +86,7 @@ def main(context: click.Context) -> None:
 for command in (
     serve,
     init,
+    chat,
     console,
     migrate,
     round_once,
