@@ -23,6 +23,14 @@ __all__ = ["chat"]
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
 
+def _check_text(_: click.Context, parameter: click.Parameter, text: str | None) -> str:
+    """Return what was typed, or ""; it is not printed where it cannot be meant."""
+    typed = (text or "").strip()
+    if not typed.isprintable() or (parameter.name == "token" and not typed.isascii()):
+        raise click.BadParameter("it has characters that none has")
+    return typed
+
+
 @click.command(short_help="Talk to an agent in the terminal.")
 @click.argument(
     "place",
@@ -32,11 +40,13 @@ _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 )
 @click.option("--agent", metavar="ID", help="The agent to talk to.")
 @click.option("--team", metavar="ID", help="The team to talk to.")
-@click.option("--session", default="", metavar="ID", help="The session to go on with.")
-@click.option("--user", default="", metavar="ID", help="Who you are, where authorization is off.")
+@click.option("--session", metavar="ID", callback=_check_text, help="The session to go on with.")
+@click.option(
+    "--user", metavar="ID", callback=_check_text, help="Who you are, where authorization is off."
+)
 @click.option(
     "--token",
-    default="",
+    callback=_check_text,
     envvar="LEGATION_TOKEN",
     show_envvar=True,
     help="The token to show to the server.",
@@ -109,8 +119,6 @@ class _Server:
 @contextmanager
 def _find_server(place: str | None, token: str) -> Generator[_Server]:
     """Yield the server at `place`, if that is a URL; else one that is served meanwhile."""
-    if not token.isascii() or not token.isprintable() or " " in token:
-        raise CannotGoOn("the token is none: it has characters that no token has")
     if place is not None and "://" in place:
         yield _Server(_check_url(place, token), _is_local(place), console=False, find_end=_no_end)
         return

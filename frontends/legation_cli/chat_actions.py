@@ -121,7 +121,7 @@ class Call:
 
 
 @frozen
-class Send(Asks[Reply | Lost]):
+class Send(Asks[Reply | Lost | Stopped]):
     """Send a request, and wait for its response."""
 
     call: Call

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from attrs import define, field
 
 from .chat_actions import Event, Say, Tell
-from .chat_json import as_object
+from .chat_json import as_object, as_text
 
 __all__ = ["ENDS", "Screen", "describe_arguments", "describe_call", "make_harmless"]
 
@@ -178,6 +178,8 @@ class Screen:
 
 def _describe_error(data: Mapping[str, Any]) -> str:
     """Return the sentence of a run that failed, with what an operator looks for."""
-    names = [str(data[name]) for name in ("error_type", "incident") if data.get(name)]
-    behind = f" ({', '.join(names)})" if names else ""
-    return f"Error: {_shorten(data.get('content'))}{behind}"
+    sentence = _shorten(data.get("content"))
+    names = [as_text(data.get(name)) for name in ("error_type", "incident")]
+    new = [name for name in names if name and name not in sentence]
+    behind = f" ({', '.join(new)})" if new else ""
+    return f"Error: {sentence}{behind}"

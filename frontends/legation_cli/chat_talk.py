@@ -51,6 +51,10 @@ _TRIES: Final = 8
 _FIRST_WAIT: Final = 0.5  # seconds
 _LONGEST_WAIT: Final = 8.0
 
+_WAITS: Final = {
+    True: "The run {run} waits for an answer; /resume asks again.",
+    False: "The run {run} waits for an answer: give it in the console, or by /approvals.",
+}
 _HELP: Final = """\
   /new       begins another session
   /session   says which session this is
@@ -100,9 +104,9 @@ def converse(options: Options) -> Talk[int]:
     Raises:
         CannotGoOn: There is nobody to talk to; or, of a pipe, a message was refused.
     """
-    kind, name = options.component or (yield from _choose(options))
-    talk = _Conversation(options, f"/{kind}s/{name}/runs", options.session_id)
     try:
+        kind, name = options.component or (yield from _choose(options))
+        talk = _Conversation(options, f"/{kind}s/{name}/runs", options.session_id)
         yield from talk.hold(f"You talk to the {kind} {name} at {options.url}.")
     except _Left:
         return LEFT
@@ -129,6 +133,8 @@ def _choose(options: Options) -> Talk[tuple[Kind, str]]:
         match (yield from Send(Call("GET", f"/{kind}s"))):
             case Lost(reason):
                 raise CannotGoOn(f"{options.url} does not answer: {reason}")
+            case Stopped():
+                raise _Left
             case Reply(200, items):
                 hosted += _read_hosted(kind, items)
             case refusal:
@@ -159,7 +165,7 @@ def _ask_whom(hosted: Sequence[tuple[Kind, str, str]]) -> Talk[tuple[Kind, str]]
     while True:
         line = yield from Read("Whom do you want to talk to? Number or id: ")
         if isinstance(line, (End, Stopped)):
-            raise CannotGoOn("nobody was chosen")
+            raise _Left
         for number, (kind, name, _) in enumerate(hosted, 1):
             if isinstance(line, str) and line.strip() in (str(number), name):
                 return kind, name
@@ -300,6 +306,8 @@ class _Conversation:
 
     def _is_paused(self) -> Talk[bool]:
         reply = yield from Send(Call("GET", f"{self.path}/{self._run.id}", self._owner()))
+        if isinstance(reply, Stopped):
+            raise _Left
         return isinstance(reply, Reply) and as_object(reply.body).get("status") == "PAUSED"
 
     def _follow(self, call: Call) -> Talk[Reply | None]:
@@ -398,6 +406,8 @@ class _Conversation:
         path = f"{self.path}/{self._run.id}/cancel"
         reply = yield from Send(Call("POST", path, self._owner(), self._make_key()))
         match reply:
+            case Stopped():
+                raise _Left
             case Lost(reason):
                 yield Tell(f"Error: {reason}")
             case Reply(status) if status >= 400 and status != 409:
@@ -421,7 +431,7 @@ class _Conversation:
             answer = yield from self._ask_one(Question.of(requirement))
             if answer is None:
                 self.failed = True
-                yield Tell(f"The run {self._run.id} waits for an answer; /resume asks again.")
+                yield Tell(_WAITS[self.options.interactive].format(run=self._run.id))
                 return None
             answers.append(answer)
         form = {"tools": json.dumps(answers), "stream": "true", **self._owner()}

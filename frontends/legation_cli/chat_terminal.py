@@ -71,6 +71,9 @@ class Terminal:
 
     def hold(self, talk: Talk[int]) -> int:
         """Perform `talk` to its end; return the exit code."""
+        reconfigure = getattr(sys.stdin, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="replace")  # what is no text cannot be sent
         with self._hear_interrupts():
             try:
                 action = next(talk)
@@ -91,7 +94,7 @@ class Terminal:
             case Read(prompt):
                 return self._wait(lambda: self._read(prompt))
             case Send(call):
-                return self._wait(lambda: self._find_why(self.link.send(call)), Lost("stopped"))
+                return self._wait(lambda: self._find_why(self.link.send(call)))
             case Open(call):
                 return self._wait(lambda: self._find_why(self.link.open(call)))
             case Next():
@@ -126,7 +129,7 @@ class Terminal:
 
     # --- Ctrl-C ----------------------------------------------------------------------------------
 
-    def _wait(self, act: Callable[[], R], stopped: Any = None) -> R | Any:
+    def _wait(self, act: Callable[[], R]) -> R | Stopped:
         """Return what `act` returns, or `Stopped` after Ctrl-C, which ends the waiting."""
         try:
             try:
@@ -139,7 +142,7 @@ class Terminal:
         except _Interrupted:
             self._pending = False
             _write(sys.stderr, "\n")
-            return stopped or Stopped()
+            return Stopped()
 
     @contextmanager
     def _hear_interrupts(self) -> Generator[None]:
@@ -151,8 +154,8 @@ class Terminal:
             signal.signal(signal.SIGINT, before)
 
     def _interrupt(self, _: int, __: FrameType | None) -> None:
-        self._pending = True
-        if self._waits:
+        again, self._pending = self._pending, True
+        if self._waits or again:
             self._waits = False
             raise _Interrupted
 
@@ -168,7 +171,7 @@ def _ask(prompt: str) -> str:
 
 
 def _read_line() -> str | End | TooLong:
-    """Return the next line of a pipe; of one that is too long, the rest is skipped."""
+    """Return the next line of a pipe; the rest of one that is too long is skipped."""
     line = sys.stdin.readline(LONGEST_LINE + 1)
     if not line:
         return End()
