@@ -17,9 +17,11 @@ from legation import __version__
 
 from .audit import audit
 from .channels import channels
+from .chat import chat
 from .check import check, explain
 from .console import console
 from .failing import CannotGoOn
+from .init import init
 from .keys import keys
 from .migrate import migrate
 from .openapi import openapi
@@ -67,7 +69,9 @@ def main(context: click.Context) -> None:
     \b
     First steps:
       legation serve                        a demonstration, no key and no file needed
+      legation init shop                    a small project of your own, with an agent and a test
       legation keys new keys                keys of your own, and how to switch authorization on
+      legation chat                         talk to an agent in the terminal
       legation serve platform.toml          your own agents; the file may be left out
       legation console                      the console of a running server, in a browser
       legation check platform.toml          every route with its scope, every unsafe setting
@@ -81,6 +85,8 @@ def main(context: click.Context) -> None:
 
 for command in (
     serve,
+    init,
+    chat,
     console,
     migrate,
     round_once,

@@ -22,6 +22,7 @@ from attrs import define, field
 __all__ = [
     "CHILD",
     "Reloader",
+    "end_server",
     "find_folders",
     "is_source",
     "take_given",
@@ -91,10 +92,10 @@ class Reloader:
                     click.echo("The server ended; it starts again when a file changes.", err=True)
                 if changed:
                     click.echo(f"{', '.join(changed[:3])} changed: starting again", err=True)
-                    _stop(server)
+                    end_server(server)
                     server = self._start()
         finally:
-            _stop(server)
+            end_server(server)
         return self._code if server is None else 0
 
     def _end(self, _: int, __: object) -> None:
@@ -110,8 +111,8 @@ class Reloader:
         return subprocess.Popen(command, env=environ, pass_fds=passed)  # noqa: S603  it is itself
 
 
-def _stop(server: subprocess.Popen[bytes] | None) -> None:
-    """End the server: with patience for what is under work, then without, then by force."""
+def end_server(server: subprocess.Popen[bytes] | None) -> None:
+    """End `server`: with patience for what is under work, then without, then by force."""
     if server is None:
         return
     for seconds in (_GRACE_SECONDS, _KILL_SECONDS):

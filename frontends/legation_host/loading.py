@@ -7,7 +7,7 @@ import importlib
 import sys
 import tomllib
 import traceback
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -137,9 +137,12 @@ class _Importer:
 
     def with_functions(self, config: PlatformConfig) -> PlatformConfig:
         """Return `config` with what is imported in place of its name."""
-        agents = [self._agent(agent, f"agents[{i}]") for i, agent in enumerate(config.agents)]
+        named = {model.name for model in config.models}
+        agents = [
+            self._agent(agent, f"agents[{i}]", named) for i, agent in enumerate(config.agents)
+        ]
         teams = [
-            evolve(team, tools=self._tools(team, f"teams[{i}]"))
+            evolve(team, **self._parts(team, f"teams[{i}]", named))
             for i, team in enumerate(config.teams)
         ]
         readers = {
@@ -159,17 +162,22 @@ class _Importer:
         }
         return evolve(channel, **found) if found else channel
 
-    def _agent(self, agent: Agent, path: str) -> Agent:
+    def _agent(self, agent: Agent, path: str, named: Collection[str]) -> Agent:
         run = agent.run
         if isinstance(run, str):
             run = self._resolve(run, f"{path}.run")
-        return evolve(agent, run=run, tools=self._tools(agent, path))
+        return evolve(agent, run=run, **self._parts(agent, path, named))
 
-    def _tools(self, item: Agent | Team, path: str) -> list[Any]:
-        return [
+    def _parts(self, item: Agent | Team, path: str, named: Collection[str]) -> dict[str, Any]:
+        """Return the tools and the model of `item`; a model that is `named` has a table."""
+        tools = [
             self._resolve(tool, f"{path}.tools[{i}]") if isinstance(tool, str) else tool
             for i, tool in enumerate(item.tools)
         ]
+        model = item.model
+        if isinstance(model, str) and ":" in model and model not in named:
+            model = self._resolve(model, f"{path}.model")
+        return {"tools": tools, "model": model}
 
     def _resolve(self, name: str, path: str) -> Any:
         """Return what `module:attribute` names; the name itself where that is a fault."""

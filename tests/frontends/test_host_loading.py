@@ -92,6 +92,65 @@ def test_functions_are_imported_from_beside_the_file(folder: Path) -> None:
     assert str(folder.resolve()) in sys.path
 
 
+MODELS = """
+class Parrot:
+    id = name = provider = "parrot"
+
+    def respond(self, prompt, listener): ...
+
+parrot = Parrot()
+stone = object()
+"""
+
+
+def test_a_file_names_a_model_of_its_own_beside_those_with_a_table(folder: Path) -> None:
+    path = written(
+        folder,
+        loading_models=MODELS,
+        platform="""
+            [models."a:b"]
+            provider = "echo"
+
+            [[agents]]
+            id = "a"
+            model = "loading_models:parrot"
+
+            [[agents]]
+            id = "b"
+            model = "a:b"
+
+            [[teams]]
+            id = "t"
+            members = ["a"]
+            model = "loading_models:parrot"
+        """,
+    )
+    registry = load_platform(str(path), {}).registry
+    module: Any = sys.modules["loading_models"]
+
+    assert registry.agents["a"].model is registry.teams["t"].model is module.parrot
+    assert registry.agents["b"].model.id == "a:b"
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        ("loading_models:hawk", "'loading_models:hawk': 'loading_models' has no 'hawk'"),
+        ("no_such_models:m", "'no_such_models:m': there is no module 'no_such_models'"),
+        ("loading_models:stone", "object is no model: it has no id, name, provider, respond"),
+        ("loading_models:", "'loading_models:' is not module:attribute"),
+    ],
+)
+def test_a_model_of_a_file_that_cannot_be_one_is_a_fault(
+    folder: Path, model: str, told: str
+) -> None:
+    agent = f'[[agents]]\nid = "a"\nmodel = "{model}"\n'
+
+    assert refused(written(folder, loading_models=MODELS, platform=agent)) == [
+        f"agents[0].model: {told}"
+    ]
+
+
 def test_a_file_names_the_functions_of_a_channel(folder: Path) -> None:
     channel = """
         [[agents]]

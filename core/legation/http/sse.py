@@ -121,10 +121,11 @@ def parse_last_event_id(value: bytes | None) -> EventId | BadEventId | None:
 
 @frozen
 class ForeignEvent:
-    """An event that somebody else sent; `name` is empty where it had none."""
+    """An event that somebody else sent; `name` and `id` are empty where it had none."""
 
     name: str
     data: str
+    id: str = ""
 
 
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
@@ -136,13 +137,15 @@ class Decoder:
     """Reads a stream of events, however it was cut (WHATWG HTML section 9.2.6).
 
     An event is complete with the empty line behind it: what a stream ends with otherwise is none.
-    Ids and times to reconnect are not kept.
+    An event has the id that it was sent with, not that of an earlier one.  Times to reconnect are
+    not kept.
     """
 
     _line: bytearray = field(factory=bytearray, init=False)
     _after_return: bool = field(default=False, init=False)
     _begun: bool = field(default=False, init=False)
     _name: str = field(default="", init=False)
+    _id: str = field(default="", init=False)
     _data: list[str] = field(factory=list[str], init=False)
 
     def feed(self, data: bytes) -> list[ForeignEvent]:
@@ -177,8 +180,10 @@ class Decoder:
                 self._data.append(text)
             elif name == b"event":
                 self._name = text
+            elif name == b"id":
+                self._id = text
             return
         if self._data:
-            events.append(ForeignEvent(self._name, "\n".join(self._data)))
+            events.append(ForeignEvent(self._name, "\n".join(self._data), self._id))
             self._data.clear()
-        self._name = ""
+        self._name = self._id = ""

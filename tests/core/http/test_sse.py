@@ -156,10 +156,18 @@ def test_what_others_send_is_read_as_the_standard_says() -> None:
     )
 
     assert read(stream) == [
-        ForeignEvent("ping", "1\n2\n"),
+        ForeignEvent("ping", "1\n2\n", "7"),
         ForeignEvent("", " two spaces: and a colon"),
         ForeignEvent("", ""),
         ForeignEvent("", "\ufffd"),
+    ]
+
+
+def test_an_event_without_an_id_has_not_that_of_the_event_before() -> None:
+    assert read(b"id: r1:1\ndata: a\n\n", b"data: b\n\n", b"id: r1:2\n\n", b"data: c\n\n") == [
+        ForeignEvent("", "a", "r1:1"),
+        ForeignEvent("", "b"),
+        ForeignEvent("", "c"),
     ]
 
 
