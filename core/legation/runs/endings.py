@@ -16,7 +16,6 @@ from ..effects import Interrupted, Log, Nudge, Program, Publish, RandomBytes
 from ..http.messages import compact_json
 from ..incidents import hint_at, trace, where
 from ..models.conversation import ModelFailed
-from ..models.trouble import Trouble
 from ..store.failures import StoreFailure
 from ..store.once import WORTH, shorten_output
 from ..store.outbox import Letter
@@ -200,9 +199,8 @@ def _fail(
 def fail_by_error(writer: EventWriter, summary: RunSummary, error: Exception) -> Program[End]:
     """Note the end of a run by an error: the model's sentence, or a number of the log's."""
     if isinstance(error, ModelFailed):
-        words = error.describe() if isinstance(error, Trouble) else ()
         reason = f"model_{error.reason}"
-        return (yield from fail(writer, summary, error.sentence, reason, words))
+        return (yield from fail(writer, summary, error.sentence, reason, error.describe()))
     failure = yield from _draw(writer, summary, "run_failed", where(error))
     fields = (*_describe(summary, failure), ("error", where(error)), ("trace", trace(error)))
     yield from Log("error", "run_failed", (*fields, *hint_at(error)), error)
