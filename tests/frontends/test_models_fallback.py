@@ -92,7 +92,8 @@ def run(client: httpx2.Client, message: str, stream: bool) -> tuple[str, list[di
 
 
 def test_every_run_with_a_healthy_model_completes_and_none_pays_twice(tmp_path: Path) -> None:
-    faulty, healthy = Faulty(), AnthropicServer([Said(ANSWER)] * 2 * RUNS)
+    well: list[Item] = [Said(ANSWER)] * 2 * RUNS
+    faulty, healthy = Faulty(), AnthropicServer(well)
     with serving(faulty) as first, serving(healthy) as second:
         base: dict[str, Any] = {"api_key_env": "K", "retries": RETRIES}
         platform = Platform(
@@ -110,7 +111,8 @@ def test_every_run_with_a_healthy_model_completes_and_none_pays_twice(tmp_path: 
             httpx2.Client(base_url=url, timeout=60) as client,
             ThreadPoolExecutor(20) as threads,
         ):
-            runs = list(threads.map(lambda one: run(client, *one), streamed))
+            asking = [threads.submit(run, client, *one) for one in streamed]
+            runs = [one.result() for one in asking]
 
     asked = Counter(seen.body["messages"][-1]["content"][0]["text"] for seen in healthy.seen)
     assert len(runs) == RUNS
