@@ -92,7 +92,7 @@ def run(client: httpx2.Client, message: str, stream: bool) -> tuple[str, list[di
 
 
 def test_every_run_with_a_healthy_model_completes_and_none_pays_twice(tmp_path: Path) -> None:
-    well: list[Item] = [Said(ANSWER)] * 2 * RUNS
+    well: list[Item] = [Said(ANSWER) for _ in range(2 * RUNS)]
     faulty, healthy = Faulty(), AnthropicServer(well)
     with serving(faulty) as first, serving(healthy) as second:
         base: dict[str, Any] = {"api_key_env": "K", "retries": RETRIES}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias, cast
 
 from attrs import define, evolve, field
 
@@ -243,7 +243,8 @@ class _Heard:
 
 def _find_mistake(reply: Any) -> str | None:
     """Return what is wrong with a reply that no type checker looked at."""
-    if not isinstance(reply.calls, tuple) or not all(map(_is_call, reply.calls)):
+    calls: object = reply.calls
+    if not isinstance(calls, tuple) or not all(map(_is_call, cast("tuple[object, ...]", calls))):
         return _CALLS
     if not isinstance(reply.content, str):
         return _KIND.format(f"a Reply with {type(reply.content).__name__} as content")
