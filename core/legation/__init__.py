@@ -24,6 +24,7 @@ __all__ = [
     "ConfigurationError",
     "Console",
     "CustomChannel",
+    "CustomModel",
     "CustomRoute",
     "Database",
     "EchoModel",
@@ -84,6 +85,7 @@ if TYPE_CHECKING:
         TelegramChannel,
         WhatsAppChannel,
     )
+    from .models.custom import CustomModel
     from .platform import Platform
     from .shares.limits import LimitOverrides, NodeLimits, PlatformLimits
     from .tools import FromModel, Run, RunFile, Tool, ToolError, tool
@@ -119,6 +121,7 @@ _HOMES: Final = {
     **dict.fromkeys(("Request", "Response", "Streamed"), "http.messages"),
     **dict.fromkeys(("FromModel", "Run", "RunFile", "Tool", "ToolError", "tool"), "tools"),
     **dict.fromkeys(("LimitOverrides", "NodeLimits", "PlatformLimits"), "shares.limits"),
+    "CustomModel": "models.custom",
     "CustomRoute": "api.custom_routes",
     "Platform": "platform",
     "Principal": "access.decide",

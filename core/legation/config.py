@@ -149,6 +149,10 @@ InstructionsLike: TypeAlias = str | Callable[[Run[Any, Any]], Instructed] | Call
 
 
 # Named one by one: a type checker takes the type of an argument from its converter.
+def _models_in_order(items: Iterable[ModelLike]) -> tuple[ModelLike, ...]:
+    return cast(tuple[ModelLike, ...], make_tuple(items))
+
+
 def _tools(items: Iterable[Tool | Callable[..., Any]]) -> tuple[ToolLike, ...]:
     return cast(tuple[ToolLike, ...], make_tuple(items))
 
@@ -280,6 +284,8 @@ class _Component(Identified):
     twice: a person is asked (ask), the model reads that its outcome is not known (tell), or the
     run ends (end).  Unset, a person is asked where there is one, and the model reads it elsewhere.
 
+    The models of `fallback` are asked in their order where `model` gives no answer.
+
     With `limits`, its runs are counted in an account of its own for each subject: `limits` say how
     that differs from what the subject has elsewhere.
     """
@@ -287,6 +293,7 @@ class _Component(Identified):
     name: str | None = None
     description: str | None = None
     model: ModelLike = "echo"
+    fallback: tuple[ModelLike, ...] = field(default=(), converter=_models_in_order)
     instructions: InstructionsLike | None = None
     tools: tuple[ToolLike, ...] = field(default=(), converter=_tools)
     output_schema: SchemaLike | None = None
@@ -812,7 +819,7 @@ def _converter() -> cattrs.Converter:
     converter.register_structure_hook(int, _exactly(int, "an integer"))
     converter.register_structure_hook(bool, _exactly(bool, "true or false"))
     converter.register_structure_hook(float, _number)
-    texts = (tuple[str, ...], tuple[ToolLike, ...])
+    texts = (tuple[str, ...], tuple[ToolLike, ...], tuple[ModelLike, ...])
     converter.register_structure_hook_func(lambda kind: kind in texts, _texts)
     named = (ModelLike, RunLike | None, InstructionsLike | None, FunctionLike | None)
     several = (Texts, TextsOrNone)

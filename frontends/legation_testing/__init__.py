@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+from .cached_model import CachedModel
 from .client import Answers, Client
 from .clock import NEW_YEAR_2026, Clock
 from .event_stream import NotAnEventStream, ServerSentEvent, parse_events
@@ -83,6 +84,7 @@ __all__ = [
     "BadResponse",
     "BrokenHost",
     "BrokenRule",
+    "CachedModel",
     "Case",
     "Chunks",
     "Client",

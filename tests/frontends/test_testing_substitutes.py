@@ -9,6 +9,7 @@ import pytest
 
 from legation import Agent, Platform, Team
 from legation.models.chat_completions import ChatCompletions
+from legation.models.conversation import ModelFailed
 from legation_testing import Client, Misuse, ScriptedModel, call
 
 MEMBER = call("delegate_task_to_member", member_id="clerk", task="Look.")
@@ -49,6 +50,16 @@ def test_one_agent_has_another_model_until_the_block_is_left() -> None:
             assert client.get("/agents/clerk").json() == before
 
         assert contents(client) == dict.fromkeys(("clerk", "other", "desk"), AWAY)
+
+
+def test_script_answers_for_the_fallback_as_well() -> None:
+    never = ChatCompletions(id="gpt-5-mini", api_key="secret")
+    agent = Agent(id="clerk", model=never, fallback=[ChatCompletions(id="gpt-5", api_key="secret")])
+    script = ScriptedModel([ModelFailed("rate_limited", "Later"), "Yes."])
+    with Client(Platform(agents=[agent])) as client, client.override(model=script):
+        asked = [e.json() for e in client.stream("clerk", "hi") if "ModelRequest" in e.name]
+
+    assert [one["model"] for one in asked] == ["gpt-5-mini", "gpt-5", "gpt-5"]
 
 
 def test_all_have_it_and_one_has_its_own() -> None:

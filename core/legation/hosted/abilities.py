@@ -34,6 +34,7 @@ NOT_IMPORTED: Final = "is imported from a configuration file alone; give the fun
 # A hosted function does not get these, and so would not heed them.
 _OF_A_MODEL: Final = (
     "model",
+    "fallback",
     "instructions",
     "tools",
     "max_rounds",

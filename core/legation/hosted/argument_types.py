@@ -34,7 +34,7 @@ _CALLED: Final[Mapping[Any, str]] = {
     type: "a class",
 }
 # The registry looks into these, and says more of them.
-_LEFT: Final = {"model": Any, "run": Any, "tools": tuple[Any, ...]}
+_LEFT: Final = {"model": Any, "fallback": tuple[Any, ...], "run": Any, "tools": tuple[Any, ...]}
 # What stands beside the table `[platform]` of a file.
 _TABLES: Final = {
     "audit",

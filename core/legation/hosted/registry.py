@@ -51,6 +51,7 @@ from .abilities import NOT_IMPORTED, Abilities, abilities, is_duration
 from .audit_settings import AuditSettings, read_audit
 from .channel_kinds import find_kinds, read_settings
 from .channel_options import ChannelOptions, read_options
+from .fallback import find_order
 from .notify import NOTIFY, NotifyRule, make_notices, notify_faults, read_secrets
 from .providers import model_of
 from .retention import make_periods
@@ -94,6 +95,7 @@ class Component(Abilities):
     role: str | None = None
     instructions: str | None
     model: ModelProtocol
+    fallback: tuple[ModelProtocol, ...] = ()
     database: str
     version: str | None = None
     mode: str | None = None
@@ -122,6 +124,10 @@ class Component(Abilities):
             "mode": self.mode,
             "members": [member.id for member in self.members],
         }
+        if self.fallback:
+            document["fallback"] = [
+                {"id": model.id, "provider": model.provider} for model in self.fallback
+            ]
         text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), default=dict)
         digest = hashlib.sha256(f"{self.kind}:{self.id}:{text}".encode()).hexdigest()
         return Definition(digest, self.kind, self.id, text)
@@ -271,11 +277,16 @@ class Registry:
         return self.agents if kind == "agent" else self.teams
 
     def with_models(self, choose: Callable[[Component], ModelProtocol]) -> Registry:
-        """Return the same with the model that `choose` returns for each agent and team."""
+        """Return the same with the model that `choose` returns for each agent and team.
+
+        It is asked for each model of a fallback as well, with that as the model of the component.
+        """
 
         def change(component: Component) -> Component:
             members = tuple(map(change, component.members))
-            return evolve(component, model=choose(component), members=members)
+            fallback = tuple(choose(evolve(component, model=one)) for one in component.fallback)
+            model = choose(component)
+            return evolve(component, model=model, fallback=fallback, members=members)
 
         return evolve(
             self,
@@ -528,12 +539,14 @@ class _Builder:
         self.faults.append(Fault(path, message))
 
     def _component(self, item: Agent | Team, path: str, **own: Any) -> Component:
+        order = find_order(item, path, self._find_model, self._fault)
         return Component(
             id=item.id,
             name=item.name or item.id,
             description=item.description,
             instructions=item.instructions if isinstance(item.instructions, str) else None,
-            model=self._find_model(item.model, path),
+            model=order[0],
+            fallback=order[1:],
             database=self._find_database(item.database, path),
             version=self._check_version(item.version, path),
             readers=self.readers,
@@ -647,25 +660,25 @@ class _Builder:
             self._fault(f"{path}.{kind}", f"no {kind} {name!r}")
         return known.get(name)
 
-    def _find_model(self, name: ModelLike, path: str) -> ModelProtocol:
+    def _find_model(self, name: ModelLike, path: str) -> ModelProtocol | None:
+        """Return the model that is named or given at `path`; None where that is a fault."""
         if not isinstance(name, str):
             return self._check_model(name, path)
         if name not in self.models:
             known = ", ".join(sorted(self.models))
-            self._fault(f"{path}.model", f"no model {name!r}; there are: {known}")
-        return self.models.get(name, self.models["echo"])
+            self._fault(path, f"no model {name!r}; there are: {known}")
+        return self.models.get(name)
 
-    def _check_model(self, model: ModelProtocol, path: str) -> ModelProtocol:
+    def _check_model(self, model: ModelProtocol, path: str) -> ModelProtocol | None:
         if isinstance(model, AnyModel):
             named = f"list it in Platform(models=[…]), write model={model.name!r}"
-            sentence = f"expected a name: {named}"
-            self._fault(f"{path}.model", sentence)
-            return self.models["echo"]
+            self._fault(path, f"expected a name: {named}")
+            return None
         wanted = ("id", "name", "provider", "respond")
         if missing := [name for name in wanted if not hasattr(model, name)]:
             sentence = f"{type(model).__name__} is no model: it has no {', '.join(missing)}"
-            self._fault(f"{path}.model", sentence)
-            return self.models["echo"]
+            self._fault(path, sentence)
+            return None
         return model
 
     def _find_database(self, name: str | None, path: str) -> str:

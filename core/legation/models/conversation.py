@@ -166,6 +166,9 @@ class Usage:
         )
 
 
+_NO_USAGE: Final = Usage()
+
+
 @frozen
 class Reply:
     """The whole answer of one call: text, tools to call, or both.
@@ -186,14 +189,21 @@ class ModelFailed(Exception):
 
     Attributes:
         reason: One word for programs: unreachable, timeout, rejected, rate_limited, refused,
-            broken (half an answer, or nonsense), too_large, truncated, exhausted (a script's end).
+            broken (half an answer, or nonsense), too_large, truncated, failed (a function raised),
+            exhausted (a script's end).
         sentence: For the caller; holds nothing the provider said, and no address or key.
+        usage: What was paid for nothing, as far as the provider reported it.
     """
 
-    def __init__(self, reason: str, sentence: str) -> None:
+    def __init__(self, reason: str, sentence: str, usage: Usage = _NO_USAGE) -> None:
         super().__init__(sentence)
         self.reason = reason
         self.sentence = sentence
+        self.usage = usage
+
+    def describe(self) -> tuple[tuple[str, str | int], ...]:
+        """Return what the operator is told beside the reason, as fields of the log."""
+        return ()
 
 
 class Listener(Protocol):
@@ -220,7 +230,8 @@ class ModelProtocol(Protocol):
     """A model, as a codec: it says what to send and reads what came back.
 
     One that can read files has `accepts`, too: their media types, as `("image/*",)`, which is
-    taken to be meant where it is absent (`models/media`).
+    taken to be meant where it is absent (`models/media`).  One that cannot call tools, or cannot
+    answer in a shape, says so: `takes_tools` or `takes_schema` is False.
     """
 
     @property

@@ -356,10 +356,22 @@ _LISTED: Final = (
     ),
     LogEvent(
         "model_failed",
-        _WARNING,
-        ("model", "reason", "status", "attempt", "code", "message"),
+        _FAILING,
+        (
+            *("model", "reason", "status", "attempt", "code", "message"),
+            *("error", "trace", "hint"),
+        ),
         "A provider gave no answer, and is not asked again; `reason` is an `error_type` without"
-        " `model_`.  `code` and `message` are the provider's own words, without keys.",
+        " `model_`.  `code` and `message` are the provider's own words, without keys.  The level"
+        " is `error` where the function of a `CustomModel` raised; then `error` and `trace` say"
+        " where.",
+    ),
+    LogEvent(
+        "model_replaced",
+        _WARNING,
+        ("run_id", "model", "reason", "next"),
+        "A model gave no answer, and the `next` of the agent's `fallback` is asked; `reason` is as"
+        " of `model_failed`, or `unable` where the model cannot do what the request needs.",
     ),
     LogEvent(
         "model_retried",

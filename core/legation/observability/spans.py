@@ -254,9 +254,10 @@ class Recorder:
         """Begin or end a span: that of a call to a model or a tool, or the run's own."""
         now_us = stored.at_us
         match event:
-            case ModelRequestStarted(again=True) if "chat" in run.parts:
+            case ModelRequestStarted(again=True) if _is_asked(run, event.model):
                 pass  # the same answer, which began anew
             case ModelRequestStarted():
+                self._close(run, "chat", {}, now_us, "model_replaced")
                 chat = {genai.OPERATION: genai.CHAT, **_model(event)}
                 title = f"{genai.CHAT} {event.model}"
                 run.parts["chat"] = _open_part(run, title, Kind.CLIENT, stored, chat)
@@ -398,6 +399,12 @@ def _model(event: RunStarted | RunContinued | ModelRequestStarted) -> dict[str, 
     if isinstance(event, RunContinued) or event.model is ABSENT:
         return {}
     return {genai.MODEL: event.model, genai.PROVIDER: event.model_provider}
+
+
+def _is_asked(run: _Run, model: str) -> bool:
+    """Return whether the run waits for an answer of `model`."""
+    opened = run.parts.get("chat")
+    return opened is not None and opened.attributes[genai.MODEL] == model
 
 
 def _tool(tool: Mapping[str, Any]) -> dict[str, str | int]:

@@ -174,6 +174,7 @@ def compare_definition(
         if not isinstance(recorded.get(name), type(now[name])):
             return  # a document of another release
     yield from _compare_models(place, recorded["model"], now["model"])
+    yield from _compare_fallback(place, recorded.get("fallback"), now.get("fallback"))
     yield from _compare_tools(place, recorded["tools"], now["tools"], called)
     if recorded.get("mode") != now["mode"]:
         was, mode = recorded.get("mode"), now["mode"]
@@ -191,6 +192,12 @@ def _compare_models(
         was, by = recorded.get("id"), recorded.get("provider")
         sentence = f"The model was {was} ({by}), and is {now['id']} ({now['provider']})"
         yield Divergence(place, sentence)
+
+
+def _compare_fallback(place: str, recorded: Any, now: Any) -> Iterator[Divergence]:
+    if recorded != now:
+        diff = make_diff(recorded, now)
+        yield Divergence(place, "The models that are asked where the first fails differ", diff)
 
 
 def _compare_tools(

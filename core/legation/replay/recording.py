@@ -241,6 +241,7 @@ _OF_MODEL: Final[Mapping[str, tuple[type, ...]]] = {
     "reasoning": (str,),
     "correction": (str,),
     "seconds": _NUMBERS,
+    "model": (list,),
 }
 _OF_CALL: Final[Mapping[str, tuple[type, ...]]] = {
     "result": (str,),
@@ -490,6 +491,9 @@ class _Reader:
         for thought in members.get("thoughts", ()):
             if not (is_array(thought) and len(thought) == 4):
                 self.fail("outcome.thoughts is not that of an answer")
+        model = members.get("model", ["", ""])
+        if not (len(model) == 2 and all(isinstance(one, str) for one in model)):
+            self.fail("outcome.model is not an id and a provider")
         usage = members["usage"]
         if not (len(usage) == 5 and all(type(one) is int for one in usage)):
             self.fail("outcome.usage is not five numbers")

@@ -157,6 +157,7 @@ class _Lane:
         begun: What it begins with has been compared.
         live: Its own model was asked.
         turn: As it is taken; None for a function.
+        models: The ids of its models, in the order in which they are asked.
     """
 
     prefix: str
@@ -166,6 +167,7 @@ class _Lane:
     begun: bool = False
     live: bool = False
     turn: Turn | None = None
+    models: tuple[str, ...] = ()
 
     @property
     def place(self) -> str:
@@ -291,7 +293,10 @@ class _Replay:
                 turn.hosted = evolve(turn.hosted, function=_Served(self._serve, lane.prefix))
         else:
             self._begin(lane, component, turn.state, turn.schema)
+            lane.models = tuple(model.id for model in (turn.model, *turn.fallback))
             turn.model = _RecordedModel(turn.model, self, lane)
+            live = turn.fallback if self.options.live_model else ()
+            turn.fallback = tuple(_LiveModel(model, self, lane) for model in live)
             turn.tool_set = _RecordedTools(turn.tool_set, self, lane)
             lane.turn = turn
         return turn
@@ -348,6 +353,15 @@ class _Replay:
         listener.hear(reply.content)
         return reply
 
+    def ask_next(
+        self, model: ModelProtocol, lane: _Lane, prompt: Prompt, listener: Listener
+    ) -> Program[Reply]:
+        """Ask the next model of an order, the first of which has failed."""
+        failure = None if lane.live else self.lookup.failure(lane.place)
+        if failure is not None:
+            raise failure
+        return model.respond(prompt, listener)
+
     def _is_live(self) -> bool:
         return self.options.live_model and self.divergences != []
 
@@ -359,7 +373,7 @@ class _Replay:
             names = ", ".join(dict.fromkeys(changed))
             self.note([Divergence(lane.place, f"The model reads another result of {names}")])
         step = lookup.steps.get(lane.place)
-        if not lane.begun and step is not None and step.asked != model.id:
+        if not lane.begun and step is not None and step.asked not in lane.models:
             sentence = f"The model was {step.asked}, and is {model.id}"
             self.note([Divergence(lane.place, sentence)])
         last, before = prompt.messages[-1], lookup.answer(prefix, lane.number - 1)
@@ -594,6 +608,13 @@ class _RecordedModel:
 
     def respond(self, prompt: Prompt, listener: Listener) -> Program[Reply]:
         return self._replaying.respond(self._model, self._lane, prompt, listener)
+
+
+class _LiveModel(_RecordedModel):
+    """A model that is asked where a live one fails; a failure of the recording stays one."""
+
+    def respond(self, prompt: Prompt, listener: Listener) -> Program[Reply]:
+        return self._replaying.ask_next(self._model, self._lane, prompt, listener)
 
 
 @frozen(eq=False)

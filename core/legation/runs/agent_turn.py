@@ -42,6 +42,7 @@ from .events import (
     ToolCallError,
     ToolCallStarted,
 )
+from .model_order import Answer, ask_in_order
 from .model_places import call_in_turn
 from .payloads import NOT_KNOWN, call_sentence, tokens, tokens_apart, tool_execution
 from .step_outcomes import StepTooLarge, encode_call, encode_model
@@ -152,6 +153,7 @@ class Turn:
         in_doubt: What becomes of a call in doubt that must not be called again: `ask`, `tell` or
             `end`.
         shape: The shape that the answer is read by, where the schema is that of a class.
+        fallback: The models that are asked in turn where the first fails.
     """
 
     writer: EventWriter
@@ -163,6 +165,8 @@ class Turn:
     tool_choice: str | None = None
     in_doubt: str = "ask"
     shape: Shape | None = None
+    fallback: tuple[ModelProtocol, ...] = ()
+    _answered_by: ModelProtocol | None = field(default=None, init=False)
     _asked_us: int = field(default=0, init=False)
     _again: bool = field(default=False, init=False)
     _in_hand: int = field(default=0, init=False)
@@ -210,8 +214,15 @@ class Turn:
         if self.state.calls or self.state.corrected:
             yield from writer.settle()
         asked_us = self._asked_us = writer.journal.now_us
-        call = self.model.respond(self._prompt(), writer)
-        reply = yield from call_in_turn(writer.journal, call)
+        if self.fallback:
+            order = (self.model, *self.fallback)
+            ask = ask_in_order(order, request, self._prompt, writer)
+            answer = yield from call_in_turn(writer.journal, ask)
+        else:
+            call = self.model.respond(self._prompt(self.model), writer)
+            answer = Answer((yield from call_in_turn(writer.journal, call)), self.model)
+        reply, model = answer.reply, answer.model
+        self._answered_by = model
         now_us = writer.journal.now_us = yield from Now()
         writer.look()
         reply = self._make_storable(reply)
@@ -224,20 +235,22 @@ class Turn:
         writer.journal.tokens += reply.usage.input_tokens + reply.usage.output_tokens
         if writer.journal.spending is not None:
             writer.journal.spending.spend(reply.usage.total_tokens)
-        writer.note(_build_completed(self.model, reply, seconds))
+        writer.note(_build_completed(model, reply, seconds))
         if reply.calls:
             admitted = self._admit(reply, now_us)
             self._note_answer(encode_model(message, reply.usage, seconds, admitted))
         return reply
 
     def _note_answer(self, outcome: Mapping[str, Any]) -> None:
-        place = str(self.state.rounds)
-        self.writer.note_step(place, StepKind.MODEL, self.model.id, self._asked_us, outcome)
+        place, model = str(self.state.rounds), self._answered_by or self.model
+        if model is not self.model:
+            outcome = {**outcome, "model": [model.id, model.provider]}
+        self.writer.note_step(place, StepKind.MODEL, model.id, self._asked_us, outcome)
 
-    def _prompt(self) -> Prompt:
+    def _prompt(self, model: ModelProtocol) -> Prompt:
         limit, spent = self.limits.tokens, self.state.usage.total_tokens
         return Prompt(
-            fit(self.state.messages, self.model),
+            fit(self.state.messages, model),
             tools=self.tool_set.specs,
             output_schema=self.schema,
             max_tokens=None if limit is None else max(1, limit - spent),

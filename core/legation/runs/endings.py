@@ -16,7 +16,6 @@ from ..effects import Interrupted, Log, Nudge, Program, Publish, RandomBytes
 from ..http.messages import compact_json
 from ..incidents import hint_at, trace, where
 from ..models.conversation import ModelFailed
-from ..models.trouble import Trouble
 from ..store.failures import StoreFailure
 from ..store.once import WORTH, shorten_output
 from ..store.outbox import Letter
@@ -162,12 +161,14 @@ def fail(
     reason: str,
     words: tuple[tuple[str, str | int], ...] = (),
     content: str = "",
+    place: str = "",
 ) -> Program[End]:
     """Note the end of a run that failed; `sentence` is for the caller, `reason` for programs.
 
-    `words` are for the log alone; `content` is what the run had to say by then.
+    `words` are for the log alone; `content` is what the run had to say by then; `place` is that of
+    the error in the code, where there is one.
     """
-    failure = yield from _draw(writer, summary, reason)
+    failure = yield from _draw(writer, summary, reason, place)
     yield from Log("warning", "run_failed", (*_describe(summary, failure), *words))
     return _fail(writer, summary, sentence, failure, content)
 
@@ -200,9 +201,9 @@ def _fail(
 def fail_by_error(writer: EventWriter, summary: RunSummary, error: Exception) -> Program[End]:
     """Note the end of a run by an error: the model's sentence, or a number of the log's."""
     if isinstance(error, ModelFailed):
-        words = error.describe() if isinstance(error, Trouble) else ()
-        reason = f"model_{error.reason}"
-        return (yield from fail(writer, summary, error.sentence, reason, words))
+        reason, cause = f"model_{error.reason}", error.__cause__
+        place, words = "" if cause is None else where(cause), error.describe()
+        return (yield from fail(writer, summary, error.sentence, reason, words, place=place))
     failure = yield from _draw(writer, summary, "run_failed", where(error))
     fields = (*_describe(summary, failure), ("error", where(error)), ("trace", trace(error)))
     yield from Log("error", "run_failed", (*fields, *hint_at(error)), error)

@@ -108,7 +108,8 @@ _USAGE: Final = tuple(member.name for member in fields(Usage))
 class ModelOutcome:
     """An answer of a model as it was stored: its calls are as they were admitted.
 
-    `correction` is the sentence that asks for another answer, empty where none does.
+    `correction` is the sentence that asks for another answer, empty where none does.  `model` is
+    the id and the provider of who answered in place of the first model; None where that one did.
     """
 
     message: Message
@@ -116,6 +117,7 @@ class ModelOutcome:
     seconds: float | None
     calls: tuple[CallState, ...]
     correction: str
+    model: tuple[str, str] | None = None
 
 
 def encode_model(
@@ -150,7 +152,8 @@ def decode_model(members: Mapping[str, Any], at_us: int) -> ModelOutcome:
         reasoning=members.get("reasoning", ""),
     )
     usage, seconds = Usage(*members["usage"]), members.get("seconds")
-    return ModelOutcome(message, usage, seconds, calls, members.get("correction", ""))
+    model = (str(members["model"][0]), str(members["model"][1])) if "model" in members else None
+    return ModelOutcome(message, usage, seconds, calls, members.get("correction", ""), model)
 
 
 def encode_calls(calls: Iterable[CallState]) -> list[list[Any]]:

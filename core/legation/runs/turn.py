@@ -148,7 +148,15 @@ def make_turn(
     if component.kind == "agent":
         hands = make_tool_set(component, state)
         return Turn(
-            writer, component.model, hands, state, limits, schema, in_doubt=in_doubt, shape=shape
+            writer,
+            component.model,
+            hands,
+            state,
+            limits,
+            schema,
+            in_doubt=in_doubt,
+            shape=shape,
+            fallback=component.fallback,
         )
     leading = _leader_tools(component, state, taker or make_turn)
     asks_all = component.mode == "collaborate" and component.members and not state.calls
@@ -157,7 +165,18 @@ def make_turn(
         definition, members = writer.start
         writer.start = definition, {**members, "calls": encode_calls(state.calls)}
     choice = leading.tool_choice
-    return Turn(writer, component.model, leading, state, limits, schema, choice, in_doubt, shape)
+    return Turn(
+        writer,
+        component.model,
+        leading,
+        state,
+        limits,
+        schema,
+        choice,
+        in_doubt,
+        shape,
+        component.fallback,
+    )
 
 
 def _leader_tools(team: Component, state: TurnState, taker: Taker) -> LeaderToolSet:

@@ -258,6 +258,14 @@ def test_answer_that_began_anew_is_one_call_to_the_model() -> None:
     assert (resumed.name, resumed.start_us) == ("chat gpt-5", 3_000_000)
 
 
+def test_each_model_that_is_asked_has_a_span() -> None:
+    other = event(3, ModelRequestStarted("gpt-6", "Other", "r1.2", again=True))
+    failed, chat, _ = folded((TURN[0], TURN[1], other, event(4, ANSWERED), TURN[6]))
+
+    assert (failed.name, failed.end_us, failed.error) == ("chat gpt-5", 3_000_000, "model_replaced")
+    assert (chat.name, chat.start_us, chat.end_us) == ("chat gpt-6", 3_000_000, 4_000_000)
+
+
 def test_a_pause_ends_a_span_and_going_on_begins_one() -> None:
     paused, again = event(3, PAUSED), event(4, RunContinued())
     first, second = folded((TURN[0], paused, again, TURN[6]))

@@ -150,6 +150,8 @@ EDITS: list[tuple[int, dict[str, Any], str]] = [
     (4, {"seconds": "1"}, "seconds is not a number"),
     (4, {"outcome": {}}, "outcome.usage is missing"),
     (4, {"outcome": {**MODEL, "usage": [1]}}, "outcome.usage is not five numbers"),
+    (4, {"outcome": {**MODEL, "model": ["m"]}}, "outcome.model is not an id and a provider"),
+    (4, {"outcome": {**MODEL, "model": ["m", 3]}}, "outcome.model is not an id and a provider"),
     (4, {"outcome": {**MODEL, "thoughts": [[]]}}, "outcome.thoughts is not"),
     (4, {"outcome": {**MODEL, "calls": [["c1"]]}}, "calls has one that is no call"),
     (4, {"outcome": {**MODEL, "calls": [[*CALL[:3], 3]]}}, "calls has one that is no call"),

@@ -9,15 +9,15 @@ from attrs import define, evolve, frozen
 
 from legation import Agent, Platform, Team, tool
 from legation.effects import Program, Transact
-from legation.models.conversation import Listener, Prompt, Reply
+from legation.models.conversation import Listener, ModelFailed, Prompt, Reply
 from legation.replay.comparing import Replayed
 from legation.replay.recording import RecordedStep, Recording, read_recording
 from legation.replay.redaction import redact
 from legation.replay.replaying import RECORDED, ReplayOptions
 from legation.store.run_reads import FetchRun
-from legation_testing import Misuse, Says, ScriptedModel, call
+from legation_testing import Client, Misuse, Says, ScriptedModel, call
 
-from ...recordings import encode, take_again
+from ...recordings import encode, record, take_again
 from .shops import (
     INSTRUCTIONS,
     NAMES,
@@ -566,6 +566,68 @@ def test_model_is_asked_where_the_file_has_no_answer() -> None:
 
     assert str(replayed.divergences[-1]).startswith("The end (behind the divergence)")
     assert len(asked.prompts) == 1
+
+
+def limit(*steps: Any) -> Agent:
+    """Return the agent whose first model is at its limit."""
+    first = model(*[ModelFailed("rate_limited", "Busy")] * 9, name="one")
+    return Agent(id="a", model=first, fallback=[model(*steps, name="two")], tools=[look])
+
+
+def record_limited(*steps: Any) -> Recording:
+    with Client(lambda: Platform(agents=[limit(*steps)]), raise_errors=False) as client:
+        run = client.run("a", "A room", session_id="s")
+        return record(client, run)
+
+
+def test_run_that_a_fallback_answered_is_the_same_and_asks_nobody() -> None:
+    recording = record_limited(call("look", room=7), "Booked.")
+    agent = limit()
+
+    assert [step.asked for step in recording.steps if step.kind == "model"] == ["two", "two"]
+    assert take_again(recording, Platform(agents=[agent])).same
+    assert take_again(recording, Platform(agents=[agent]), LIVE_MODEL).same
+    assert [len(one.prompts) for one in (agent.model, *agent.fallback)] == [0, 0]  # type: ignore[union-attr]
+
+
+def test_run_of_which_all_models_failed_is_the_same() -> None:
+    recording = record_limited(ModelFailed("unreachable", "Nobody is there"))
+    agent = limit()
+
+    assert recording.output["error_type"] == "model_unreachable"
+    assert take_again(recording, Platform(agents=[agent])).same
+    assert take_again(recording, Platform(agents=[agent]), LIVE_MODEL).same
+    assert [len(one.prompts) for one in (agent.model, *agent.fallback)] == [0, 0]  # type: ignore[union-attr]
+
+
+def test_fallback_is_asked_where_a_live_model_fails() -> None:
+    recording = record_limited(call("look", room=7), "Booked.")
+    changed = evolve(limit("Kindly."), instructions="Be kind.")
+
+    *_, end = take_again(recording, Platform(agents=[changed]), LIVE_MODEL).divergences
+
+    assert "Kindly." in str(end)
+
+
+def test_another_fallback_is_a_divergence() -> None:
+    recording = record_limited(call("look", room=7), "Booked.")
+    changed = evolve(limit(), fallback=[])
+
+    first = take_again(recording, Platform(agents=[changed])).first
+
+    sentence = "Place 1: The models that are asked where the first fails differ"
+    assert first.startswith(sentence)
+    assert '-    "id": "two",' in first
+
+
+def test_model_of_a_run_without_a_definition_may_be_the_fallback() -> None:
+    recording = record_limited("Booked.")
+    changed = evolve(limit(), fallback=[])
+
+    assert recording.run.definition == ""
+    assert take_again(recording, Platform(agents=[limit()])).same
+    first = take_again(recording, Platform(agents=[changed])).first
+    assert first == "Place 1: The model was two, and is one"
 
 
 # --- The end -----------------------------------------------------------------------------------

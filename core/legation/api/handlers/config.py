@@ -45,7 +45,7 @@ def get_models(call: Call) -> Response:
     """Return each model once that an agent or a team uses, in the order of these."""
     registry = call.registry
     hosted = (*registry.agents.values(), *registry.teams.values())
-    asked = (item.model for item in hosted if item.run is None)
+    asked = (model for item in hosted if item.run is None for model in (item.model, *item.fallback))
     pairs = dict.fromkeys((model.id, model.provider) for model in asked)
     return json_response(200, [{"id": name, "provider": provider} for name, provider in pairs])
 
