@@ -288,8 +288,10 @@ def nightly(session: nox.Session) -> None:
         "forks_everywhere",
         "migrations_crash",
         "retention_year",
+        "runs_crash",
         "state_crash",
         "docs_try_it",
+        "testing_storm",
     )
     files = tuple(f"tests/frontends/test_{name}.py" for name in names)
     pytest(session, *(() if session.posargs else files), env={"LEGATION_NIGHTLY": "1"})

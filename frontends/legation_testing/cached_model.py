@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import anyio.from_thread
-from attrs import asdict, astuple, define, field
+from attrs import astuple, define, field, fields, has
 
 from legation.effects import Program
 from legation.models.conversation import (
@@ -29,6 +29,7 @@ from legation.models.conversation import (
     Thought,
     ToolCall,
     Usage,
+    storable,
 )
 from legation.models.provider_words import hide_secrets
 from legation_host import open_host
@@ -51,6 +52,7 @@ _HELD: Final = "{path}: an answer of {model} holds what looks like a secret, and
 _BROKEN: Final = "{path}, line {number}, is no answer: delete the line, and record it again"
 _LONG: Final = f"{{path}} is longer than {MAX_FILE} bytes"
 _NAMED: Final = re.compile("(?i)key|token|secret|passw|credential")
+_EMPTY: Final[tuple[Any, ...]] = (None, "", ())
 _LEAST: Final = 8  # characters of a secret
 _SHOWN: Final = 80  # characters of a prompt
 
@@ -113,8 +115,8 @@ class CachedModel:
         return reply
 
     def _digest(self, prompt: Prompt) -> str:
-        asked = {"model": self.id, "provider": self.provider, "prompt": asdict(prompt)}
-        text = json.dumps(asked, sort_keys=True, separators=(",", ":"), default=dict)
+        asked = {"model": self.id, "provider": self.provider, "prompt": _plain(prompt)}
+        text = json.dumps(asked, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
     def _record(self, key: str, prompt: Prompt) -> dict[str, dict[str, Any]]:
@@ -128,9 +130,9 @@ class CachedModel:
             raise Misuse(_HELD.format(path=self.path, model=self.id))
         self._answers = None  # another model may have written to the file
         answers = {**self._read(), key: {"key": key, "model": self.id, "answer": answer}}
-        lines = (json.dumps(answers[one], sort_keys=True) for one in sorted(answers))
+        whole = "".join(_write_line(answers[one]) for one in sorted(answers))
         written = self.path.with_name(f"{self.path.name}.new")
-        written.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+        written.write_text(whole, "utf-8", newline="\n")
         written.replace(self.path)
         self._answers = answers
         return answers
@@ -146,13 +148,31 @@ class CachedModel:
             return
         if self.path.stat().st_size > MAX_FILE:
             raise Misuse(_LONG.format(path=self.path))
-        for number, line in enumerate(self.path.read_text("utf-8").splitlines(), 1):
+        lines = self.path.read_text("utf-8").rstrip("\n").split("\n")
+        for number, line in enumerate(lines, 1):
             try:
                 one = json.loads(line)
                 _decode(one["answer"])
                 yield one["key"], one
             except (ValueError, LookupError, TypeError):
                 raise Misuse(_BROKEN.format(path=self.path, number=number)) from None
+
+
+def _write_line(answer: Mapping[str, Any]) -> str:
+    return f"{storable(json.dumps(answer, ensure_ascii=False, sort_keys=True))}\n"
+
+
+def _plain(value: Any) -> Any:
+    """Return a part of a prompt as JSON; what is empty is left out, so that a part may be added."""
+    if has(type(value)):
+        parts = {one.name: getattr(value, one.name) for one in fields(type(value))}
+        return {name: _plain(one) for name, one in parts.items() if one not in _EMPTY}
+    if isinstance(value, Mapping):
+        table = cast("Mapping[str, Any]", value)
+        return {name: _plain(one) for name, one in table.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in cast("Sequence[Any]", value)]
+    return value
 
 
 class _Deaf:

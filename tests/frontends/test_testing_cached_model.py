@@ -131,12 +131,35 @@ WHOLE: Final = Reply(
 )
 
 
-@pytest.mark.parametrize("reply", [WHOLE, Reply("Yes")])
+LINES: Final = Reply("One\u2028two\x85three\nfour: ø")
+
+
+@pytest.mark.parametrize("reply", [WHOLE, LINES, Reply("Yes")])
 def test_answer_is_read_as_it_was_written(reply: Reply, tmp_path: Path) -> None:
     path = tmp_path / "answers.jsonl"
 
     assert respond(of(reply, path)) == reply
     assert respond(of(Reply("never"), path, record=False)) == reply
+
+
+def test_what_has_no_utf8_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "answers.jsonl"
+    respond(of(Reply("a\ud800b"), path))
+
+    assert respond(of(Reply("never"), path, record=False)).content == "a\ufffdb"
+
+
+def test_key_does_not_depend_on_what_is_empty(tmp_path: Path) -> None:
+    path = tmp_path / "answers.jsonl"
+    messages = (*PROMPT.messages, Message("tool", "", call_id="c1"))
+    respond(of(Reply("Yes"), path), Prompt(messages, output_schema={"type": "object"}))
+    (line,) = path.read_text().splitlines()
+
+    # A file of an earlier release is read by this one: this key may not change.
+    assert (
+        json.loads(line)["key"]
+        == "ae4dd14721ff327265e31ec2c49ef34e2147922b42d1995e24ddc7919bd3ae6f"
+    )
 
 
 def test_each_prompt_and_each_model_has_its_own(tmp_path: Path) -> None:

@@ -41,13 +41,14 @@ from legation_testing.swarm import (
 from legation_testing.swarm.decisions import end_of, write_decision, write_decisions
 from legation_testing.swarm.sweep import add_up, sweep_range
 
+from .cluster_kit import NIGHTLY
 from .storm_faults import FAULTS, PlantedFault
 
 pytestmark = pytest.mark.enumeration
 
 ROOT: Final = Path(__file__).parents[2]
 PARTS: Final = 16
-SEEDS_OF_A_PART: Final = 14
+SEEDS_OF_A_PART: Final = 14 if NIGHTLY else 6
 GUARD: Final = Ask(0.0, 0, "r1", "s1", "guard", "use:3.0 say:1")
 LOOK: Final = Ask(0.0, 0, "r1", "s1", "clerk", "look:1.0 say:1", "background")
 BESIDE: Final = Ask(0.0, 0, "r1", "s1", "clerk", "look:0.5+use:3.0 use:1.0 say:1", "background")
