@@ -120,7 +120,8 @@ class _Server:
 def _find_server(place: str | None, token: str) -> Generator[_Server]:
     """Yield the server at `place`, if that is a URL; else one that is served meanwhile."""
     if place is not None and "://" in place:
-        yield _Server(_check_url(place, token), _is_local(place), console=False, find_end=_no_end)
+        url = _check_url(place, token)
+        yield _Server(url, _is_local(url), console=False, find_end=_no_end)
         return
     from .chat_server import serve_for_chat
 
@@ -138,12 +139,20 @@ def _check_url(url: str, token: str) -> str:
     Raises:
         CannotGoOn: It is no address, or a token would go to another machine without TLS.
     """
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+    if not _is_address(url):
         raise CannotGoOn(f"{url}: expected an address such as https://agents.example.com")
-    if token and parts.scheme == "http" and not _is_local(url):
+    if token and not url.lower().startswith("https:") and not _is_local(url):
         raise CannotGoOn(f"{url}: a token is for https:// alone, unless it is this machine")
     return url.rstrip("/")
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        named = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+    return named and parts.scheme in ("http", "https") and not (parts.query or parts.fragment)
 
 
 def _is_local(url: str) -> bool:

@@ -246,7 +246,7 @@ class _Conversation:
                     continue
                 case str():
                     pass
-            if sum(map(len, lines)) + len(line) > _MOST_CHARACTERS:
+            if len("\n".join([*lines, line])) > _MOST_CHARACTERS:
                 yield from self._refuse(f"a message has at most {_MOST_CHARACTERS} characters")
                 lines = []
             elif line.endswith("\\"):

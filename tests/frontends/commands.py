@@ -55,9 +55,11 @@ CALLS = {
     "channels register": Call((), ("--url", "https://127.0.0.1")),
     "channels show": Call(),
     "channels verify": Call(),
+    "chat": Call(reads=False),
     "check": Call(),
     "console": Call((), (*_KEY, "--no-browser")),
     "explain": Call(("none", "GET", "/agents")),
+    "init": Call(("keys",), takes_platform=False, reads=False),
     "keys new": Call(takes_platform=False, reads=False),
     "keys rotate": Call(
         (), ("--jwks", "jwks.json", "--wait", "1s"), takes_platform=False, reads=False

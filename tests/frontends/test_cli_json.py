@@ -27,9 +27,11 @@ NAMES = {
     "channels register": set[str](),
     "channels show": set[str](),
     "channels verify": set[str](),
+    "chat": set[str](),
     "check": {"routes", "claims", "tools", "channels", "unsafe"},
     "console": {"url"},
     "explain": {"allowed"},
+    "init": {"name", "folder", "files"},
     "keys new": {"private", "public", "algorithm", "public_key"},
     "keys rotate": {"step", "kid", "previous", "jwks"},
     "migrate": {"database", "engine", "from_version", "to_version", "moves", "loses", "done"},
@@ -71,8 +73,9 @@ def test_every_command_is_tried() -> None:
 
 
 # A recording is JSON line by line (tests/frontends/test_cli_replay.py), and here there is no run;
-# so are exports of a trail (tests/frontends/test_cli_audit_export.py) and of a person.
-LINES: Final = frozenset({"replay", "audit export", "users export"})
+# so are exports of a trail (tests/frontends/test_cli_audit_export.py) and of a person, and the
+# events of a chat (tests/frontends/test_cli_chat.py).
+LINES: Final = frozenset({"replay", "audit export", "users export", "chat"})
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in LINES])
