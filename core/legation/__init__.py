@@ -30,11 +30,13 @@ __all__ = [
     "FromModel",
     "LimitOverrides",
     "Model",
+    "ModelPrice",
     "NodeLimits",
     "Notify",
     "OpenAIModel",
     "Platform",
     "PlatformLimits",
+    "Prices",
     "Principal",
     "Request",
     "Response",
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
         Database,
         Model,
         Notify,
+        Prices,
         Retention,
         Team,
     )
@@ -84,6 +87,7 @@ if TYPE_CHECKING:
         TelegramChannel,
         WhatsAppChannel,
     )
+    from .models.prices import ModelPrice
     from .platform import Platform
     from .shares.limits import LimitOverrides, NodeLimits, PlatformLimits
     from .tools import FromModel, Run, RunFile, Tool, ToolError, tool
@@ -107,7 +111,7 @@ else:
 
 _CONFIG: Final = (
     "Agent Audit AuditKey AuthorizationConfig Channel ConfigurationError Console Database Model"
-    " Notify Retention Team"
+    " Notify Prices Retention Team"
 )
 _KINDS: Final = (
     "AnthropicModel CustomChannel EchoModel OpenAIModel Sender SlackChannel StandardChannel"
@@ -120,6 +124,7 @@ _HOMES: Final = {
     **dict.fromkeys(("FromModel", "Run", "RunFile", "Tool", "ToolError", "tool"), "tools"),
     **dict.fromkeys(("LimitOverrides", "NodeLimits", "PlatformLimits"), "shares.limits"),
     "CustomRoute": "api.custom_routes",
+    "ModelPrice": "models.prices",
     "Platform": "platform",
     "Principal": "access.decide",
     "__version__": "version",

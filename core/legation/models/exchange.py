@@ -162,6 +162,7 @@ def ask(question: Question, new_answer: Callable[[], Answer], listener: Listener
             pause = yield from _pause(outcome, tries.count)
         yield from _log(question, outcome, tries.count, pause)
         if pause is None:
+            outcome.usage = spent.plus(answer.usage)
             raise outcome
         yield from Sleep(pause)
         progress.begin_anew()
