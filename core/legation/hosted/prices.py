@@ -72,9 +72,6 @@ def _make(config: PlatformConfig, fault: Callable[[str, str], None]) -> PriceLis
     if isinstance(source, str):
         fault("prices.source", f"{source!r} {NOT_IMPORTED}")
         return None
-    if source is not None and not callable(source):
-        fault("prices.source", f"expected a function, not {type(source).__name__}")
-        return None
     return None if faults else make_price_list(prices.models, source)
 
 

@@ -125,8 +125,11 @@ class PriceList:
         return min(cost, MOST_NANO)
 
     def knows(self, model: ModelProtocol) -> bool:
-        """Return whether there is a price of `model`."""
-        return self.price(model, _ONE, 0) is not None
+        """Return whether there is a price of `model`; what is no amount is none."""
+        try:
+            return self.price(model, _ONE, 0) is not None
+        except ValueError:
+            return False
 
 
 def make_price_list(prices: Mapping[str, ModelPrice], source: PriceSource | None) -> PriceList:

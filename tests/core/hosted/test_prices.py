@@ -103,7 +103,7 @@ def test_what_is_no_price_and_no_source_is_a_fault_and_no_model_is_named_for_it(
     ]
     source: Any = 5
     assert faults_of(prices=Prices(source=source), limits=BUDGET) == [
-        ("prices.source", "expected a function, not int")
+        ("platform.prices.source", "expected a function or a string, not int")
     ]
 
 
@@ -144,7 +144,7 @@ def test_a_table_of_prices_is_structured() -> None:
             {"models": {"a.b": {"input": 1.25, "extra": "1"}}},
             [
                 ('prices.models."a.b".input', "expected a string"),
-                ('prices.models."a.b"', "missing: output"),
+                ('prices.models."a.b".output', "missing: output"),
                 ('prices.models."a.b"', "unknown: extra"),
             ],
         ),

@@ -69,6 +69,7 @@ def test_what_echoes_costs_nothing_unless_it_has_a_price() -> None:
 def test_a_source_that_gives_no_amount_is_an_error(cost: Any) -> None:
     with pytest.raises(ValueError, match="no number of nano-USD"):
         PriceList(source=lambda *_: cost).price(MODEL, Usage(1), 0)
+    assert not PriceList(source=lambda *_: cost).knows(MODEL)
 
 
 def test_an_amount_beyond_all_measure_is_the_most_there_is() -> None:

@@ -17,20 +17,19 @@ from legation import (
     Prices,
     Team,
 )
+from legation.effects import Program
 from legation.models.conversation import (
     Listener,
     ModelFailed,
     Prompt,
     Reply,
-    ToolCall,
     Usage,
 )
-from legation.effects import Program
 from legation.runs.fold import RunRecord
 from legation.store.steps import COPIED, Step, StepKind
 from legation.tools import tool
 from legation.values import frozen
-from legation_testing import Client, Says, ScriptedModel, call
+from legation_testing import NEW_YEAR_2026, Client, Says, ScriptedModel, call
 
 from ...callers import NOW, Issuer
 from ...recordings import record, take_again
@@ -126,12 +125,12 @@ def test_a_run_shows_what_it_cost_and_so_do_its_answers() -> None:
 def test_a_team_costs_what_its_leader_and_its_members_do() -> None:
     with Client(desk) as client:
         run = ask(client, "/teams/desk/runs").json()
-        session = client.get("/sessions/s?type=team").json()
+        session = client.get("/sessions/s?type=team&db_id=main").json()
         sums = client.get("/runs/summary?by=model").json()
 
     (member,) = run["member_responses"]
     assert member["metrics"]["cost"] == 0.009585
-    assert run["metrics"]["cost"] == 0.009585 + 0.052453 == 0.062038
+    assert run["metrics"]["cost"] == 0.062038
     assert run["metrics"]["details"]["model"][0]["cost"] == 0.052453
     assert session["metrics"]["cost"] == 0.062038
     assert sums["total"]["cost"] == sums["data"][0]["cost"] == 0.062038
@@ -144,7 +143,12 @@ def test_nothing_is_shown_where_no_price_is_known(prices: Prices | None) -> None
         run = ask(client, "/teams/desk/runs", form={"session_id": "t"})
         read = [
             client.get(path).body
-            for path in ("/sessions/s", "/sessions/t?type=team", "/runs/summary", "/me")
+            for path in (
+                "/sessions/s?db_id=main",
+                "/sessions/t?type=team&db_id=main",
+                "/runs/summary",
+                "/me",
+            )
         ]
         metrics = client.get("/metrics/prometheus").text
 
@@ -238,9 +242,12 @@ def test_a_request_without_an_answer_is_paid_for_as_far_as_its_usage_is_known() 
 
 
 def test_a_source_that_gives_nonsense_fails_the_run_with_an_incident() -> None:
-    with Client(lambda: desk(Prices(source=lambda *_: -1)), raise_errors=False) as client:
-        with pytest.raises(Exception, match="no number of nano-USD"):
-            client.platform = desk(Prices(source=lambda *_: -1))
+    with Client(desk(Prices(source=lambda *_: -1)), raise_errors=False) as client:
+        run = ask(client).json()
+        (logged,) = [dict(log.fields) for log in client.logs if log.event == "run_failed"]
+
+    assert (run["status"], run["error_type"]) == ("ERROR", "run_failed")
+    assert logged["error"].startswith("ValueError in PriceList.price")
 
 
 # --- The price that was is the price that stays ------------------------------------------------
@@ -309,7 +316,7 @@ def think_in_cents(prompt: Prompt) -> Any:
 
 
 def shop(cost_per_day: str = "0.02") -> Platform:
-    """Return an agent in each of two databases."""
+    """Return an agent in each of two databases; ada has so many dollars a day."""
     model = ScriptedModel([think_in_cents] * 99, id="cents")
     return Platform(
         databases=IN_MEMORY,
@@ -326,7 +333,9 @@ def shop(cost_per_day: str = "0.02") -> Platform:
 
 @pytest.fixture
 def client() -> Generator[Client]:
-    with Client(shop, token=ADA) as client:
+    """A client a minute before midnight, on behalf of ada."""
+    start_us = NEW_YEAR_2026 + (DAY_SECONDS - 60) * 1_000_000
+    with Client(shop, token=ADA, start_us=start_us) as client:
         yield client
 
 
@@ -350,7 +359,7 @@ def test_a_run_may_spend_all_that_is_left_and_the_next_is_refused(client: Client
     assert refused.header("ratelimit-policy") == '"cost";q=20000000;qu="nano-usd";w=86400'
     made: Any = client.platform
     assert made.context.shares.refused == {"cost": 1}
-    client.advance(DAY_SECONDS)
+    client.advance(60)
     assert cost_of(client) == (0, 20_000_000)
     assert ask(client).json()["status"] == "COMPLETED"
 
