@@ -90,7 +90,7 @@ class RunRecord:
 
     def sum_usage(self) -> Usage:
         """Return what the models used and cost since the last pause, as steps say so."""
-        whole, known = Usage(), dict[str, Usage]()
+        whole, known, members = Usage(), dict[str, Usage](), list[str]()
         for place, step in self.steps.items():
             if step.kind == StepKind.MODEL and step.outcome:
                 usage = decode_model(decode_outcome(step.outcome), 0).usage
@@ -99,7 +99,9 @@ class RunRecord:
                 if "/" in place:
                     turn = place.rpartition("/")[0]
                     known[turn] = known.get(turn, Usage()).plus(usage)
-        for place in self.member_places:
+            elif step.kind == StepKind.MEMBER:
+                members.append(place)
+        for place in members:
             whole = whole.plus(self._find_rest(place, known.get(place, Usage())))
         return whole
 

@@ -25,8 +25,8 @@ from .payloads import (
     find_waiting,
     messages,
     requirements,
+    token_metrics,
     tool_execution,
-    usage_metrics,
 )
 from .terms import FORKED_FROM
 from .turn_state import TurnState
@@ -197,7 +197,9 @@ def metrics(summary: RunSummary) -> dict[str, Any]:
     """Return tokens, seconds and cost of a run: in US dollars, where a price is known."""
     state, component = summary.state, summary.component
     usage = (state or TurnState()).usage
-    own = usage_metrics(usage)
+    own: dict[str, Any] = token_metrics(usage)
+    if usage.cost_nano is not None:
+        own["cost"] = number_of(usage.cost_nano)
     used = own if summary.cost is None else {**own, "cost": number_of(summary.cost)}
     seconds: dict[str, Any] = {"duration": summary.worked_us / 1_000_000}
     if state is not None and state.first_seconds is not None:
