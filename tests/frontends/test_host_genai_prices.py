@@ -58,8 +58,8 @@ def price(model: ModelProtocol, **tokens: int) -> int | None:
 
 
 def test_two_providers_cost_what_their_lists_say() -> None:
-    openai = ChatCompletions("gpt-5")
-    anthropic = AnthropicMessages("claude-sonnet-4-5")
+    openai = ChatCompletions(id="gpt-5")
+    anthropic = AnthropicMessages(id="claude-sonnet-4-5")
 
     # 1.25, 0.125 and 10 dollars for a million: 800, 200 and 500 tokens.
     tokens = {"input_tokens": 1_000, "output_tokens": 500, "cache_read_tokens": 200}
@@ -72,9 +72,11 @@ def test_two_providers_cost_what_their_lists_say() -> None:
 
 
 def test_a_model_at_an_address_is_that_providers() -> None:
-    assert price(ChatCompletions("gpt-5", base_url="http://127.0.0.1:9/v1"), input_tokens=1) is None
-    assert price(ChatCompletions("nobody-knows"), input_tokens=1) is None
-    assert price(ChatCompletions("gpt-5", base_url="https://api.openai.com/v1/"), input_tokens=1)
+    assert (
+        price(ChatCompletions(id="gpt-5", base_url="http://127.0.0.1:9/v1"), input_tokens=1) is None
+    )
+    assert price(ChatCompletions(id="nobody-knows"), input_tokens=1) is None
+    assert price(ChatCompletions(id="gpt-5", base_url="https://api.openai.com/v1/"), input_tokens=1)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +88,7 @@ def test_a_model_at_an_address_is_that_providers() -> None:
     ],
 )
 def test_whatever_a_provider_reports_has_a_price(tokens: dict[str, int]) -> None:
-    for model in (ChatCompletions("gpt-5"), AnthropicMessages("claude-sonnet-4-5")):
+    for model in (ChatCompletions(id="gpt-5"), AnthropicMessages(id="claude-sonnet-4-5")):
         found = price(model, **tokens)
         assert found is not None
         assert 0 <= found < NANO * 10**9
@@ -105,7 +107,7 @@ def test_a_list_that_the_process_keeps_newer_changes_nothing() -> None:
     snapshot = genai_prices.data_snapshot.DataSnapshot(providers=[], from_auto_update=True)
     genai_prices.data_snapshot.set_custom_snapshot(snapshot)
     try:
-        assert price(ChatCompletions("gpt-5"), input_tokens=8) == 10_000
+        assert price(ChatCompletions(id="gpt-5"), input_tokens=8) == 10_000
     finally:
         genai_prices.data_snapshot.set_custom_snapshot(None)
 

@@ -225,7 +225,7 @@ def test_a_deletion_of_runs_alone_is_found(texts: list[Text]) -> None:
 def test_runs_are_deleted_behind_what_belongs_to_them() -> None:
     """By the time they are gone nobody could say what was theirs, or give their bytes back."""
     unit = DeleteSessions((("ada", "s", None),), None, 1)
-    rows: dict[Sql, Rows] = {DELETE: [(7,)], ADD: [("ada", 0, 0)]}
+    rows: dict[Sql, Rows] = {DELETE: [(7,)], ADD: [("ada", 0, 0, 0)]}
     for dialect in Dialect:
         work = unit.statements(dialect)
         made = [next(work)]

@@ -19,7 +19,7 @@ _UNPRICED: Final = "{}:{} has no price: its runs show no cost"
 _UNCOUNTED: Final = "{}:{} has no price, and {} would not count it: give one in prices.models"
 
 
-class Priced(Protocol):
+class _Priced(Protocol):
     """An agent or a team: what asks a model."""
 
     @property
@@ -33,12 +33,12 @@ class Priced(Protocol):
         ...
 
 
-Placed: TypeAlias = Iterable[tuple[str, Priced]]
+_Placed: TypeAlias = Iterable[tuple[str, _Priced]]
 """Agents and teams, each with its path in the configuration."""
 
 
 def read_prices(
-    config: PlatformConfig, components: Placed, fault: Callable[[str, str], None]
+    config: PlatformConfig, components: _Placed, fault: Callable[[str, str], None]
 ) -> PriceList | None:
     """Return the prices, None where none are asked for; report each that is none.
 
@@ -52,7 +52,7 @@ def read_prices(
     return made
 
 
-def find_unpriced(prices: PriceList | None, components: Placed) -> tuple[Fault, ...]:
+def find_unpriced(prices: PriceList | None, components: _Placed) -> tuple[Fault, ...]:
     """Return a sentence for each model without a price, where prices are asked for."""
     if prices is None:
         return ()
@@ -75,7 +75,7 @@ def _make(config: PlatformConfig, fault: Callable[[str, str], None]) -> PriceLis
     return None if faults else make_price_list(prices.models, source)
 
 
-def _find_models(prices: PriceList, components: Placed) -> Iterator[tuple[str, ModelProtocol]]:
+def _find_models(prices: PriceList, components: _Placed) -> Iterator[tuple[str, ModelProtocol]]:
     """Yield the models without a price, with the path of who asks each."""
     for path, component in components:
         if component.run is None and not prices.knows(component.model):

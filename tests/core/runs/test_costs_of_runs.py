@@ -247,7 +247,7 @@ def test_a_source_that_gives_nonsense_fails_the_run_with_an_incident() -> None:
         (logged,) = [dict(log.fields) for log in client.logs if log.event == "run_failed"]
 
     assert (run["status"], run["error_type"]) == ("ERROR", "run_failed")
-    assert logged["error"].startswith("ValueError in PriceList.price")
+    assert str(logged["error"]).startswith("ValueError in PriceList.price")
 
 
 # --- The price that was is the price that stays ------------------------------------------------
