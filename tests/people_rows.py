@@ -19,6 +19,7 @@ __all__ = [
     "put_reply",
     "put_run",
     "put_session",
+    "put_summary",
     "reply_to",
 ]
 
@@ -43,6 +44,12 @@ def put_session(database: Database, owner: str, session_id: str, **row: Any) -> 
         document="{}",
         first_us=1,
     )
+
+
+def put_summary(database: Database, owner: str, session_id: str, run_no: int) -> None:
+    row = {"summary": f"about {owner}", "run_id": "r", "model": "m", "usage": "{}"}
+    key = {"owner": owner, "session_id": session_id, "run_no": run_no}
+    put(database, "session_summaries", **key, **row, at_us=1)
 
 
 def put_run(database: Database, owner: str, session_id: str, run_id: str, **row: Any) -> None:
@@ -155,6 +162,7 @@ def fill() -> Database:
             put_message(database, name, str(number), f"{owner}-{run}", state)
             answer = f'{{"run_id":"{owner}-{run}","session_id":"{session}","user_id":"{owner}"}}'
             put_answer(database, owner, f"k-{run}", answer.encode())
+        put_summary(database, owner, session, 2 * number - 1)
         put(database, "usage", subject=owner, bytes=500, day=1, tokens=1)
         put(database, "usage", subject=f"~agent:a:{owner}", bytes=0, day=1, tokens=1)
         put(database, "channel_optouts", channel="chat", person=str(number), since_us=1)

@@ -31,11 +31,13 @@ __all__ = [
     "FromModel",
     "LimitOverrides",
     "Model",
+    "ModelPrice",
     "NodeLimits",
     "Notify",
     "OpenAIModel",
     "Platform",
     "PlatformLimits",
+    "Prices",
     "Principal",
     "Request",
     "Response",
@@ -70,6 +72,7 @@ if TYPE_CHECKING:
         Database,
         Model,
         Notify,
+        Prices,
         Retention,
         Team,
     )
@@ -86,6 +89,7 @@ if TYPE_CHECKING:
         WhatsAppChannel,
     )
     from .models.custom import CustomModel
+    from .models.prices import ModelPrice
     from .platform import Platform
     from .shares.limits import LimitOverrides, NodeLimits, PlatformLimits
     from .tools import FromModel, Run, RunFile, Tool, ToolError, tool
@@ -109,7 +113,7 @@ else:
 
 _CONFIG: Final = (
     "Agent Audit AuditKey AuthorizationConfig Channel ConfigurationError Console Database Model"
-    " Notify Retention Team"
+    " Notify Prices Retention Team"
 )
 _KINDS: Final = (
     "AnthropicModel CustomChannel EchoModel OpenAIModel Sender SlackChannel StandardChannel"
@@ -123,6 +127,7 @@ _HOMES: Final = {
     **dict.fromkeys(("LimitOverrides", "NodeLimits", "PlatformLimits"), "shares.limits"),
     "CustomModel": "models.custom",
     "CustomRoute": "api.custom_routes",
+    "ModelPrice": "models.prices",
     "Platform": "platform",
     "Principal": "access.decide",
     "__version__": "version",

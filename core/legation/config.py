@@ -38,6 +38,7 @@ from .kinds import (
     texts_or_text,
 )
 from .models.conversation import ModelProtocol
+from .models.prices import ModelPrice, PriceSource
 from .shares.limits import LimitOverrides, NodeLimits, PlatformLimits
 from .tools import Run, Tool
 from .values import frozen
@@ -62,6 +63,7 @@ __all__ = [
     "Notify",
     "OnBusy",
     "PlatformConfig",
+    "Prices",
     "Provider",
     "Reader",
     "Retention",
@@ -195,6 +197,21 @@ class AuthorizationConfig:
         """Return whether the route needs no token; what a page is made of goes with the page."""
         pages = _PAGES_OF.get(template, (template,))
         return any(page in self.excluded_routes for page in pages)
+
+
+@frozen(kw_only=True)
+class Prices:
+    """The prices of models, by which runs show what they cost, and are counted against budgets.
+
+    Attributes:
+        source: What knows the prices of models that are not in `models`: "genai-prices" in a file,
+            or `module:attribute`, a function as `PriceSource`.
+        models: One's own prices, by the `id` of a model as its provider calls it, or by
+            `provider:id`, which comes first.
+    """
+
+    source: PriceSource | str | None = None
+    models: Mapping[str, ModelPrice] = field(factory=dict[str, ModelPrice])
 
 
 @frozen(kw_only=True)
@@ -527,6 +544,8 @@ class PlatformConfig:
 
     `readers` are functions by a media type: each returns the text of such a file, for the models
     that do not take it.
+
+    `prices` say what models cost; without them no cost is shown.
     """
 
     id: str = "legation"
@@ -553,6 +572,7 @@ class PlatformConfig:
     teams: tuple[Team, ...] = field(default=(), converter=_teams)
     channels: tuple[AnyChannel, ...] = field(default=(), converter=_channels)
     readers: Mapping[str, Reader | str] = field(factory=dict[str, "Reader | str"])
+    prices: Prices | None = None
 
 
 # How the tables of a TOML file map to the tree: `[databases.main]` is a `Database` whose `id` is
@@ -571,6 +591,7 @@ _BY_KIND: Final[Mapping[Any, tuple[str, Mapping[str, type[Any]]]]] = {
 _NO_KINDS: Final[tuple[str, Mapping[str, type[Any]]]] = ("", {})
 _TOP: Final = "platform"
 _READERS: Final = "readers"
+_PRICES: Final = "prices"
 _AUTHORIZATION: Final = "authorization_config"
 _CONSOLE: Final = "console"
 _LIMITS: Final = "limits"
@@ -590,11 +611,14 @@ def structure(mapping: Mapping[str, Any]) -> PlatformConfig:
     """
     faults: list[Fault] = []
     tables = {_TOP, _AUTHORIZATION, _CONSOLE, _LIMITS, _NOTIFY, _AUDIT, _READERS, _RETENTION}
+    tables.add(_PRICES)
     known = {*tables, *_KEYED, *_LISTED}
     faults += [Fault(key, "unknown key") for key in sorted(set(mapping) - known)]
     found: Found = _platform_table(mapping.get(_TOP, {}), faults)
     if _READERS in mapping:
         found[_READERS] = _structure_readers(mapping[_READERS], faults)
+    if _PRICES in mapping:
+        found[_PRICES] = _structure_prices(mapping[_PRICES], faults)
     if _AUTHORIZATION in mapping:
         found[_AUTHORIZATION] = _one(
             AuthorizationConfig, mapping[_AUTHORIZATION], _AUTHORIZATION, faults
@@ -715,6 +739,29 @@ def _structure_readers(value: Any, faults: list[Fault]) -> dict[str, str]:
     names = {key: name for key, name in value.items() if isinstance(name, str)}
     faults += [Fault(f"{_READERS}.{key}", "expected a string") for key in value if key not in names]
     return names
+
+
+def _structure_prices(value: Any, faults: list[Fault]) -> Prices | None:
+    """Structure the table of prices; the price of a model has the path of its key."""
+    if not _is_table(value):
+        faults.append(Fault(_PRICES, "expected a table"))
+        return None
+    path = f"{_PRICES}.models"
+    source, models = value.get("source"), value.get("models", {})
+    faults += [
+        Fault(f"{_PRICES}.{key}", "unknown key")
+        for key in sorted(value.keys() - {"source", "models"})
+    ]
+    if source is not None and not isinstance(source, str):
+        faults.append(Fault(f"{_PRICES}.source", "expected a string"))
+    if not _is_table(models):
+        faults.append(Fault(path, "expected a table of tables"))
+        return None
+    made = {
+        key: _one(ModelPrice, table, f'{path}."{key}"', faults) for key, table in models.items()
+    }
+    known = {key: price for key, price in made.items() if price is not None}
+    return Prices(source=source, models=known)
 
 
 def _with(item: Any, name: str, key: str) -> Any:

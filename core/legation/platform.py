@@ -48,6 +48,7 @@ from .config import (
     Notify,
     OnBusy,
     PlatformConfig,
+    Prices,
     Reader,
     Retention,
     Team,
@@ -199,6 +200,7 @@ class Platform:
         teams: Iterable[Team] = (),
         channels: Iterable[AnyChannel] = (),
         readers: Mapping[str, Reader] | None = None,
+        prices: Prices | None = None,
         environ: Mapping[str, str] | None = None,
         secret_files: SecretFiles | None = None,
         jwks: bytes | None = None,
@@ -233,6 +235,7 @@ class Platform:
             teams=teams,
             channels=channels,
             readers=readers or {},
+            prices=prices,
         )
         extensions = _Extensions(
             tuple(routes), tuple(channel_kinds), environ or {}, secret_files or {}
@@ -372,6 +375,10 @@ class Platform:
         return find_growth(
             self.registry.periods, (channel.component.database for channel in channels)
         )
+
+    def find_unpriced(self) -> tuple[Fault, ...]:
+        """Return a sentence for each model without a price, where prices are asked for."""
+        return self.registry.find_unpriced()
 
     def startup(self) -> Program[None]:
         """Note when the process started, and bring databases to their schema where so configured.

@@ -25,6 +25,7 @@ from legation.channels import CHANNEL_KINDS
 from legation.effects import Asks, Effect
 from legation.http import refusals
 from legation.migrations.catalogue import CATALOGUE
+from legation.models.prices import ModelPrice
 from legation.observability.log_events import LOG_EVENTS
 from legation.shares.limits import NodeLimits, PlatformLimits
 from legation.store.run_states import MOVES
@@ -51,7 +52,7 @@ __all__ = [
 
 CONFIGURATION: Final[Mapping[str, type[Any]]] = {
     **{name: getattr(config, name) for name in config.__all__ if attrs.has(getattr(config, name))},
-    **{cls.__name__: cls for cls in (PlatformLimits, NodeLimits)},
+    **{cls.__name__: cls for cls in (ModelPrice, PlatformLimits, NodeLimits)},
 }
 """The classes of the configuration tree, by name."""
 

@@ -61,6 +61,8 @@ def check(platform: str | None, with_runs: bool, strict: bool, as_json: bool) ->
     What is unsafe has a severity of medium or high; what would be a second lock is advice, of low.
     A secret of a channel or of a model need not be here; what a server would miss is listed.
 
+    With [prices], each model is named of which no price is known: its runs show no cost.
+
     Of each database is said what grows in it without a bound: [retention] deletes what is old.
 
     Without a platform, platform.toml of this folder is taken, or else the demonstration.
@@ -106,6 +108,9 @@ def check(platform: str | None, with_runs: bool, strict: bool, as_json: bool) ->
         missing = [{"path": f.path, "message": f.message} for f in made.missing]
         grows = [{"path": f.path, "message": f.message} for f in growth]
         found = {"missing": missing, "unsafe": unsafe, "advice": advice, "grows": grows}
+        if config.prices is not None:
+            prices = [{"path": f.path, "message": f.message} for f in made.find_unpriced()]
+            found = {**found, "unpriced": prices}
         print_json({**said, **runs, **found})
     else:
         _print(routes, claims, tools, channels)
@@ -114,6 +119,8 @@ def check(platform: str | None, with_runs: bool, strict: bool, as_json: bool) ->
         _print_missing(made.missing)
         for fault in growth:
             click.echo(f"grows  {fault.path}: {fault.message}")
+        for fault in made.find_unpriced():
+            click.echo(click.style(f"price  {fault.path}: {fault.message}", fg="yellow"))
         _print_findings(findings)
     least = SEVERITIES.index("low" if strict else "medium")
     grave = any(SEVERITIES.index(found.severity) >= least for found in findings)

@@ -10,14 +10,14 @@ import traceback
 from collections.abc import Collection, Mapping
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from attrs import evolve, field, frozen
 
 from legation import Agent, ConfigurationError, Platform, Team
 from legation.access.claims import claim_faults
 from legation.access.revocations import MAX_FILE_BYTES
-from legation.config import AnyChannel, PlatformConfig, structure
+from legation.config import AnyChannel, PlatformConfig, Prices, structure
 from legation.hosted.secret_sources import secret_paths, with_secret_paths
 from legation.http.refusals import Fault
 from legation.platform import with_environment
@@ -35,6 +35,10 @@ __all__ = [
     "read_revocations",
     "read_trusted",
 ]
+
+
+_SOURCES: Final = {"genai-prices": "legation_host.genai_prices:find_price"}
+"""The sources of prices that have a name of their own."""
 
 
 class LoadError(HostError):
@@ -150,7 +154,17 @@ class _Importer:
             for name, reader in config.readers.items()
         }
         channels = [self._channel(channel) for channel in config.channels]
-        return evolve(config, agents=agents, teams=teams, readers=readers, channels=channels)
+        prices = self._prices(config.prices)
+        return evolve(
+            config, agents=agents, teams=teams, readers=readers, channels=channels, prices=prices
+        )
+
+    def _prices(self, prices: Prices | None) -> Prices | None:
+        if prices is None or not isinstance(prices.source, str):
+            return prices
+        name = _SOURCES.get(prices.source, prices.source)
+        source = self._resolve(name, "prices.source")
+        return evolve(prices, source=source)
 
     def _channel(self, channel: AnyChannel) -> AnyChannel:
         path = f"channels.{channel.id}"

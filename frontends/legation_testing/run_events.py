@@ -144,6 +144,7 @@ class ModelRequestCompleted(RunEvent):
         reasoning_tokens: Tokens of the reasoning, among those of the answer.
         cache_read_tokens: Tokens that the provider read from its cache.
         cache_write_tokens: Tokens that it wrote to its cache.
+        cost: US dollars, where the prices are known.
     """
 
     model: str
@@ -155,6 +156,7 @@ class ModelRequestCompleted(RunEvent):
     reasoning_tokens: int = 0
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
+    cost: float | None = None
 
 
 @frozen(kw_only=True, eq=False)

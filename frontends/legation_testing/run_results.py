@@ -76,6 +76,7 @@ class RunMetrics:
         reasoning_tokens: Tokens of its reasoning, among those of the answers.
         cache_read_tokens: Tokens that the provider read from its cache.
         cache_write_tokens: Tokens that it wrote to its cache.
+        cost: US dollars, with those of the members of a team, where the prices are known.
         time_to_first_token: Seconds until the first piece of an answer, if it was streamed.
         duration: Seconds of the whole run.
     """
@@ -86,6 +87,7 @@ class RunMetrics:
     reasoning_tokens: int = 0
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
+    cost: float | None = None
     time_to_first_token: float | None = None
     duration: float | None = None
 

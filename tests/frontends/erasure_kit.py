@@ -128,11 +128,19 @@ INSERT_REPLY: Final = Sql(
     values ('desk', :key, :recipient, :payload, :state, 1, :ready_us, :message_id)""",
     registered=False,
 )
+INSERT_SUMMARY: Final = Sql(
+    """insert into session_summaries (owner, session_id, run_no, summary, run_id, model, at_us)
+    select owner, session_id, 1, :summary, 'r', 'm', 1 from sessions where session_id = :session""",
+    registered=False,
+)
 
 
 @frozen
 class Letters(Unit[None]):
-    """Letters of one person in states that are hard to reach: waiting, dead, first, notices."""
+    """Letters of one person in states that are hard to reach: waiting, dead, first, notices.
+
+    With them a summary of a session.
+    """
 
     sender: str
     user: str
@@ -178,11 +186,14 @@ class Letters(Unit[None]):
             ready_us=far_us,
             message_id=None,
         )
+        session = f"s-{self.mark.lower()}-clerk"
+        yield INSERT_SUMMARY(session=session, summary=f"{self.mark}-session-summary")
 
     @property
     def texts(self) -> tuple[str, ...]:
         """What is in them."""
         kinds = ("ready-text", "ready-reply", "dead-text", "dead-reply", "first-reply", "notice")
+        kinds = (*kinds, "session-summary")
         return tuple(f"{self.mark}-{kind}" for kind in kinds)
 
 

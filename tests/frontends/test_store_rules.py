@@ -25,7 +25,9 @@ from legation.store.usage import ADD
 
 from ..drivers import SqliteDriver, drive
 
-OF_USERS: Final = frozenset({"sessions", "runs", "events", "steps", "idempotency"})
+OF_USERS: Final = frozenset(
+    {"sessions", "session_summaries", "runs", "events", "steps", "idempotency"}
+)
 """The tables that hold what belongs to somebody; the inbox and the outbox belong to a channel."""
 
 # Statements that touch those tables without naming one owner, and why they may.
@@ -223,7 +225,7 @@ def test_a_deletion_of_runs_alone_is_found(texts: list[Text]) -> None:
 def test_runs_are_deleted_behind_what_belongs_to_them() -> None:
     """By the time they are gone nobody could say what was theirs, or give their bytes back."""
     unit = DeleteSessions((("ada", "s", None),), None, 1)
-    rows: dict[Sql, Rows] = {DELETE: [(7,)], ADD: [("ada", 0, 0)]}
+    rows: dict[Sql, Rows] = {DELETE: [(7,)], ADD: [("ada", 0, 0, 0)]}
     for dialect in Dialect:
         work = unit.statements(dialect)
         made = [next(work)]
@@ -234,7 +236,7 @@ def test_runs_are_deleted_behind_what_belongs_to_them() -> None:
         tables = [text.split()[2] for text in texts if text.startswith("delete")]
         assert tables == [
             *OF_RUNS,
-            *("session_states", "runs", "sessions"),
+            *("session_states", "session_summaries", "runs", "sessions"),
             *("idempotency", "idempotency"),  # with and without a space behind the colon
         ]
         assert (made[-1].sql, made[-1].parameters["bytes"]) == (ADD, -7)

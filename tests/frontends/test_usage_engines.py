@@ -26,7 +26,7 @@ OUTPUT: Final = '{"content":"\N{SNOWMAN}"}'
 EVENT: Final = '{"n":"é"}'
 ROUNDS: Final = 15
 AGENTS: Final = "~agent:desk:ada"
-OVERS: Final = ("tokens", "stored_bytes", "state_bytes")
+OVERS: Final = ("tokens", "cost", "stored_bytes", "state_bytes")
 
 
 def start(run_id: str, session_id: str = "s", subject: str | None = None, **share: Any) -> StartRun:
@@ -38,7 +38,7 @@ def finish(run_id: str, session_id: str = "s", subject: str | None = None) -> Fi
     return FinishRun(
         "ada", session_id, run_id, RunLease("n", 1), "n", 2, "COMPLETED", OUTPUT, None, None,
         (StoredEvent(1, "RunCompleted", EVENT),), (), bytes=len(INPUT.encode()), tokens=7,
-        subject=subject,
+        cost=10**15 - 1, subject=subject,
     )  # fmt: skip
 
 
@@ -52,7 +52,8 @@ def tell(driver: Driver) -> list[Any]:
         UpdateSession("ada", "t", change, 3),
         start("r3", "t"), start("r4", "t"),
         CancelRun("ada", "t", "r4", 5, "{}", ("RunCancelled", "{}")),
-        start("r5", "u", tokens_per_day=7), start("r6", "u", stored_bytes=10),
+        start("r5", "u", tokens_per_day=7), start("r5", "u", cost_per_day=10**15 - 1),
+        start("r6", "u", stored_bytes=10),
         start("r7", "u", state_bytes=5),
         MeasureLog("ada", "r1", 0, 0),
         DeleteSessions((("ada", "s", None),), None, 6),

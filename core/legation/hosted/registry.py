@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, get_args
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -41,6 +41,7 @@ from ..http.refusals import Fault
 from ..migrations.catalogue import CATALOGUE, Catalogue
 from ..models.conversation import ModelProtocol
 from ..models.echo import Echo
+from ..models.prices import PriceList
 from ..shares.limits import LimitOverrides, find_faults
 from ..shares.table import LimitTable, make_table
 from ..store.periods import Periods
@@ -53,6 +54,7 @@ from .channel_kinds import find_kinds, read_settings
 from .channel_options import ChannelOptions, read_options
 from .fallback import find_order
 from .notify import NOTIFY, NotifyRule, make_notices, notify_faults, read_secrets
+from .prices import find_unpriced, read_prices
 from .providers import model_of
 from .retention import make_periods
 from .secret_sources import SecretFiles, SecretReader, SecretSources
@@ -240,6 +242,7 @@ class Registry:
         notices: Of which runs somebody hears, by database.
         periods: For how long data is kept, by database.
         audit: The keys of the audit trail, and what its heads are signed with.
+        prices: The prices of models; None where none are asked for.
         missing: The secrets that are not there, where they were not needed: with any, the platform
             is not served.
         weak: The secrets that can be guessed.
@@ -257,6 +260,7 @@ class Registry:
     notices: Mapping[str, NotifyRule] = field(factory=dict[str, NotifyRule])
     periods: Mapping[str, Periods] = field(factory=dict[str, Periods])
     audit: AuditSettings = AuditSettings()
+    prices: PriceList | None = None
     missing: tuple[Fault, ...] = ()
     weak: tuple[Fault, ...] = ()
     secret_files: tuple[str, ...] = ()
@@ -271,6 +275,10 @@ class Registry:
     def default_database(self) -> str:
         """The id of the database that is meant when none is named."""
         return next(iter(self.databases))
+
+    def find_unpriced(self) -> tuple[Fault, ...]:
+        """Return a sentence for each model without a price, where prices are asked for."""
+        return find_unpriced(self.prices, _with_paths(self.agents, self.teams))
 
     def components(self, kind: str) -> Mapping[str, Component]:
         """Return the agents or the teams."""
@@ -301,6 +309,15 @@ class Registry:
                 for name, channel in self.channels.items()
             },
         )
+
+
+def _with_paths(
+    agents: Mapping[str, Component], teams: Mapping[str, Component]
+) -> Iterator[tuple[str, Component]]:
+    """Yield agents and teams with their paths in the configuration."""
+    for kind, components in (("agents", agents), ("teams", teams)):
+        for index, component in enumerate(components.values()):
+            yield f"{kind}[{index}]", component
 
 
 def build(
@@ -410,6 +427,7 @@ class _Builder:
         rules = self._notices((*agents.values(), *teams.values()), by_id)
         periods = make_periods(config.retention, self.databases.values(), self._fault)
         audit = read_audit(config.audit, self.secrets, self._fault)
+        prices = read_prices(config, _with_paths(agents, teams), self._fault)
         return Registry(
             config,
             agents,
@@ -420,6 +438,7 @@ class _Builder:
             notices=rules,
             periods=periods,
             audit=audit,
+            prices=prices,
             missing=tuple(self.secrets.missing),
             weak=tuple(self.secrets.weak),
             secret_files=tuple(dict.fromkeys(self.secrets.paths)),

@@ -48,7 +48,7 @@ def tell_over(
     channel: HostedChannel, message: IncomingMessage, over: str, now_us: int
 ) -> tuple[Reply, ...]:
     """Return what a person reads whose share is used up: `over` names it."""
-    text = _SPENT if over == "tokens" else _FULL
+    text = _SPENT if over in ("tokens", "cost") else _FULL
     return replies_to(message, text, channel.codec.compose, now_us)
 
 

@@ -773,7 +773,46 @@ _2_12_0: Final = Migration(
     serves=Version(2, 11, 0),
 )
 
+# --- 2.13.0 ------------------------------------------------------------------------------------
+# A summary covers the runs of a session up to the one that its key names.  Several are kept, since
+# a run names the one that its model was sent.
+
+_SESSION_SUMMARIES: Final = """
+    create table session_summaries (
+        owner text not null,
+        session_id text not null,
+        run_no bigint not null,
+        summary text not null,
+        run_id text not null,
+        model text not null,
+        usage text,
+        at_us bigint not null,
+        primary key (owner, session_id, run_no)
+    )
+"""
+
+_2_13_0: Final = Migration(
+    Version(2, 13, 0),
+    "summaries of long sessions, and what a subject has spent today",
+    up=(
+        Step(_SESSION_SUMMARIES),
+        Step("alter table usage add column cost_nano bigint not null default 0"),
+    ),
+    down=(
+        Step("alter table usage drop column cost_nano"),
+        Step("drop table session_summaries"),
+    ),
+    loses=(
+        "the summaries of sessions (session_summaries)",
+        "what each subject has spent today (usage.cost_nano)",
+    ),
+    serves=Version(2, 12, 0),
+)
+
 CATALOGUE: Final = Catalogue(
-    (_2_0_0, _2_3_0, _2_5_0, _2_5_6, _2_6_0, _2_7_0, _2_8_0, _2_9_0, _2_10_0, _2_11_0, _2_12_0)
+    (
+        *(_2_0_0, _2_3_0, _2_5_0, _2_5_6, _2_6_0, _2_7_0, _2_8_0, _2_9_0, _2_10_0, _2_11_0),
+        *(_2_12_0, _2_13_0),
+    )
 )
 """The schema of this release is `CATALOGUE.latest`."""

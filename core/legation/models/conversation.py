@@ -141,7 +141,8 @@ class Usage:
     """The cost of a call, in tokens as the provider counts them.
 
     Of the input, `cache_read_tokens` came from the provider's cache and `cache_write_tokens` went
-    into it; of the output, `reasoning_tokens` were thought and not said.
+    into it; of the output, `reasoning_tokens` were thought and not said.  `cost_nano` is the price
+    in nano-USD; None where nobody knows it.
     """
 
     input_tokens: int = 0
@@ -149,6 +150,7 @@ class Usage:
     reasoning_tokens: int = 0
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
+    cost_nano: int | None = field(default=None, kw_only=True)
 
     @property
     def total_tokens(self) -> int:
@@ -156,13 +158,15 @@ class Usage:
         return self.input_tokens + self.output_tokens
 
     def plus(self, other: Usage) -> Usage:
-        """Return the sum of both."""
+        """Return the sum of both; a cost that nobody knows adds nothing."""
+        known = self.cost_nano is not None or other.cost_nano is not None
         return Usage(
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
             self.reasoning_tokens + other.reasoning_tokens,
             self.cache_read_tokens + other.cache_read_tokens,
             self.cache_write_tokens + other.cache_write_tokens,
+            cost_nano=(self.cost_nano or 0) + (other.cost_nano or 0) if known else None,
         )
 
 

@@ -18,6 +18,7 @@ from attrs import define, evolve, field
 from ..effects import Program, Transact
 from ..http.bodies.media_types import TEXT
 from ..models.conversation import Message
+from ..money import nano_of
 from ..runs.fold import RunRecord
 from ..runs.given import name_user
 from ..runs.output import MEDIA
@@ -514,6 +515,7 @@ def _find_answer(
         "content": message["content"],
         "reasoning": message.get("reasoning_content", ""),
         "usage": [answer.get(name, 0) for name in _USAGE],
+        "cost": nano_of(answer.get("cost")),
         "seconds": answer.get("time_to_first_token"),
     }
     return {name: value for name, value in whole.items() if value not in ("", None)}

@@ -240,6 +240,7 @@ _OF_MODEL: Final[Mapping[str, tuple[type, ...]]] = {
     "thoughts": (list,),
     "reasoning": (str,),
     "correction": (str,),
+    "cost": (int,),
     "seconds": _NUMBERS,
     "model": (list,),
 }

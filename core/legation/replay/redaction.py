@@ -284,7 +284,7 @@ def _replace_step(step: RecordedStep, known: _Placeholders) -> RecordedStep:
     if step.kind == StepKind.START:
         kept = {"definition", "kind", "name", "calls"}
     else:
-        kept = {"calls", "usage", "seconds", "run", "failed", "last"}
+        kept = {"calls", "usage", "cost", "seconds", "run", "failed", "last"}
     changed = {
         name: value if name in kept else known.change(value, name)
         for name, value in outcome.items()

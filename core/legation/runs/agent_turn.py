@@ -19,14 +19,17 @@ from attrs import define, evolve, field
 from ..effects import Concurrently, Now, Program
 from ..models.conversation import (
     Message,
+    ModelFailed,
     ModelProtocol,
     Prompt,
     Reply,
     ToolCall,
     ToolSpec,
+    Usage,
     storable,
 )
 from ..models.media import fit
+from ..money import number_of, render_usd
 from ..store.failures import StoreFailure
 from ..store.steps import StepKind
 from ..tools import Again
@@ -71,6 +74,10 @@ _ROUNDS: Final = "The run was ended: after {} requests to the model there was no
 _TOKENS: Final = "The run was ended: it took {} tokens, and {} are allowed"
 _BUDGET: Final = (
     "The run was ended: the {} tokens that there are for one day are used up; there are new ones at"
+    " midnight, UTC"
+)
+_EXPENSE: Final = (
+    "The run was ended: the {} USD that there are for one day are used up; there are new ones at"
     " midnight, UTC"
 )
 _INVALID: Final = "The run was ended: the answer of the model does not have the shape asked for"
@@ -214,18 +221,25 @@ class Turn:
         if self.state.calls or self.state.corrected:
             yield from writer.settle()
         asked_us = self._asked_us = writer.journal.now_us
-        if self.fallback:
-            order = (self.model, *self.fallback)
-            ask = ask_in_order(order, request, self._prompt, writer)
-            answer = yield from call_in_turn(writer.journal, ask)
-        else:
-            call = self.model.respond(self._prompt(self.model), writer)
-            answer = Answer((yield from call_in_turn(writer.journal, call)), self.model)
-        reply, model = answer.reply, answer.model
+        model, prompt = self.model, self._prompt
+        try:
+            if self.fallback:
+                ask = ask_in_order((model, *self.fallback), request, prompt, writer)
+                answer = yield from call_in_turn(writer.journal, ask)
+                reply, model = answer.reply, answer.model
+            else:
+                call = model.respond(prompt(model), writer)
+                reply = yield from call_in_turn(writer.journal, call)
+        except ModelFailed as error:
+            self._count_failure(error.usage)
+            raise
         self._answered_by = model
         now_us = writer.journal.now_us = yield from Now()
         writer.look()
         reply = self._make_storable(reply)
+        priced = writer.journal.prices is not None or reply.usage.cost_nano is not None
+        if priced and not self.fallback:
+            reply = evolve(reply, usage=writer.journal.price(self.model, reply.usage))
         said, calls, thoughts = reply.content, reply.calls, reply.thoughts
         seen = reply.reasoning
         message = Message("assistant", said, calls=calls, thoughts=thoughts, reasoning=seen)
@@ -235,11 +249,24 @@ class Turn:
         writer.journal.tokens += reply.usage.input_tokens + reply.usage.output_tokens
         if writer.journal.spending is not None:
             writer.journal.spending.spend(reply.usage.total_tokens)
+        if reply.usage.cost_nano is not None:
+            writer.journal.pay(reply.usage.cost_nano)
         writer.note(_build_completed(model, reply, seconds))
         if reply.calls:
             admitted = self._admit(reply, now_us)
             self._note_answer(encode_model(message, reply.usage, seconds, admitted))
         return reply
+
+    def _count_failure(self, usage: Usage) -> None:
+        """Count what a request without an answer has used: its provider asks to be paid for it.
+
+        Of several models, each has had its price.
+        """
+        if usage.total_tokens:
+            if not self.fallback:
+                usage = self.writer.journal.price(self.model, usage)
+            self.state = evolve(self.state, usage=self.state.usage.plus(usage))
+            self.writer.journal.count(usage)
 
     def _note_answer(self, outcome: Mapping[str, Any]) -> None:
         place, model = str(self.state.rounds), self._answered_by or self.model
@@ -307,15 +334,24 @@ class Turn:
         return None
 
     def _overspent(self, need: int) -> Stopped | None:
-        """Return the end of the run where fewer than `need` tokens are left of the day's."""
+        """Return the end of the run where fewer than `need` tokens are left of the day's.
+
+        The same holds for what is left to pay for them.
+        """
         journal = self.writer.journal
-        spending = journal.spending
-        if spending is None or spending.count_left(journal.now_us) >= need:
+        spending, expense = journal.spending, journal.expense
+        if spending is None:
+            return None
+        if spending.count_left(journal.now_us) < need:
+            sentence = _BUDGET.format(spending.limit)
+        elif expense is not None and expense.count_left(journal.now_us) < need:
+            sentence = _EXPENSE.format(render_usd(expense.limit))
+        else:
             return None
         said = (one.message for one in reversed(self.state.said))
         answers = (message.content for message in said if message.role == "assistant")
         content = next(filter(None, answers), "")
-        return Stopped("budget", _BUDGET.format(spending.limit), content)
+        return Stopped("budget", sentence, content)
 
     def _answer(self, reply: Reply) -> Answered | Stopped | None:
         """Return the answer; None where the model is to be asked for it again."""
@@ -459,4 +495,5 @@ def _build_completed(
         time_to_first_token=ABSENT if seconds is None else seconds,
         **tokens(usage),
         **tokens_apart(usage),
+        cost=ABSENT if usage.cost_nano is None else number_of(usage.cost_nano),
     )

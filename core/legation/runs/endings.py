@@ -48,7 +48,7 @@ from .output import (
 )
 from .payloads import find_waiting, tokens, tokens_apart
 from .retry import persist
-from .terms import COUNTED, OF_TURN
+from .terms import COUNTED, OF_TURN, PAID
 from .turn_state import Standing, TurnState, dump
 
 __all__ = [
@@ -256,10 +256,13 @@ def _cut_short(writer: EventWriter, summary: RunSummary) -> End:
 
 def _usage(summary: RunSummary) -> str | None:
     """Return what the turn has cost so far; None where no model was asked."""
-    if summary.state is None or not summary.state.rounds:
+    state = summary.state
+    if state is None or not (state.rounds or state.usage.input_tokens):
         return None
-    usage = summary.state.usage
-    return compact_json({**tokens(usage), **tokens_apart(usage)})
+    usage = state.usage
+    counts = {**tokens(usage), **tokens_apart(usage)}
+    cost = usage.cost_nano if summary.cost is None else summary.cost
+    return compact_json(counts if cost is None else {**counts, "cost_nano": cost})
 
 
 def _input(summary: RunSummary) -> str | None:
@@ -284,7 +287,8 @@ def build_finish(journal: Journal, end: End, lease: RunLease) -> FinishRun:
         logged += count_octets(list_texts((), records))
     if kept is not None and end.state is RunState.PAUSED:
         counted = asked + count_octets((_encode_output(journal, output),))
-        kept = f'{kept[:-1]},"{COUNTED}":{counted}}}'
+        paid = "" if journal.cost is journal.paid is None else f',"{PAID}":{journal.whole_cost}'
+        kept = f'{kept[:-1]},"{COUNTED}":{counted}{paid}}}'
     return FinishRun(
         owner=run.owner,
         session_id=run.session_id,
@@ -305,6 +309,7 @@ def build_finish(journal: Journal, end: End, lease: RunLease) -> FinishRun:
         message=journal.message,
         bytes=logged + asked - journal.counted,
         tokens=journal.tokens,
+        cost=journal.cost or 0,
         subject=run.subject,
         model=end.output.get("model"),
         incident=end.output.get("incident"),
@@ -352,8 +357,12 @@ def store_end(journal: Journal, end: End) -> Program[Ended]:
     if ended is None:
         yield from Log("error", "run_record_failed", (("run_id", run.run_id),))
         return Ended(kept=False)
-    if ended.used is not None and journal.spending is not None:
-        journal.spending.settle(*ended.used)
+    if ended.used is not None:
+        day, used, spent = ended.used
+        if journal.spending is not None:
+            journal.spending.settle(day, used)
+        if journal.expense is not None:
+            journal.expense.settle(day, spent)
     if ended.kept:
         events = mark_final(finish.events)
         if ended.state is not None:

@@ -18,7 +18,9 @@ from attrs import define, evolve, field
 
 from ..effects import AwaitNudge, Log, Now, Nudge, Program, Publish
 from ..hosted.notify import NotifyRule
-from ..models.conversation import storable
+from ..models.conversation import ModelProtocol, Usage, storable
+from ..models.prices import PriceList
+from ..money import MOST_NANO
 from ..shares.budgets import Spending
 from ..store.member_runs import CheckLease, MemberMove, Root
 from ..store.run_rows import ClaimedRun, RunLease, StoredEvent
@@ -85,6 +87,13 @@ class Journal:
         message: The message of the run, where it is worth a mark, as `FinishRun` has it.
         tokens: What the models took in and gave out since that was last counted.
         spending: The same against what its subject may use a day; None where that has no limit.
+        prices: The prices of models; None where none are asked for.
+        cost: What the models cost since that was last counted, in nano-USD; None where no price
+            was known.
+        paid: What they cost before that, since the run began; None as well.
+        expense: The cost against what its subject may spend a day, beside a `spending`; None where
+            that has no limit.
+        costs: What each model has cost in this process, by its id.
         bytes: What was stored of events and steps since that was last counted.
         counted: What is counted already of the input and the output, since the run paused.
         model_calls: How many calls of models its subject may have at once, as the run was asked
@@ -116,6 +125,11 @@ class Journal:
     message: str | None = None
     tokens: int = 0
     spending: Spending | None = None
+    prices: PriceList | None = None
+    cost: int | None = None
+    paid: int | None = None
+    expense: Spending | None = None
+    costs: dict[str, int] = field(factory=dict[str, int])
     bytes: int = 0
     counted: int = 0
     model_calls: int | None = None
@@ -148,12 +162,47 @@ class Journal:
         changes = state.changes(run.owner, run.session_id) if state.pending else None
         return Records(tuple(self.steps.values()), definitions, tuple(self.moves), changes)
 
-    def resume_counts(self, tokens: int, size: int) -> None:
+    def resume_counts(self, usage: Usage, size: int) -> None:
         """Add what attempts before this one used and stored, and did not count."""
-        self.tokens += tokens
         self.bytes += size
+        self.count(usage)
+
+    def count(self, usage: Usage) -> None:
+        """Count what models used, and what that cost."""
+        self.tokens += usage.total_tokens
         if self.spending is not None:
-            self.spending.spend(tokens)
+            self.spending.spend(usage.total_tokens)
+        if usage.cost_nano is not None:
+            self.pay(usage.cost_nano)
+
+    def pay(self, cost: int) -> None:
+        """Count what models cost, in nano-USD."""
+        self.cost = (self.cost or 0) + cost
+        if self.expense is not None:
+            self.expense.spend(cost)
+
+    def price(self, model: ModelProtocol, usage: Usage) -> Usage:
+        """Return what a request to `model` used with what it cost: that counts for the process.
+
+        A cost that the model knows itself comes first.
+
+        Raises:
+            ValueError: The source of the prices gave what is no amount.
+        """
+        cost = usage.cost_nano
+        if type(cost) is not int or not 0 <= cost <= MOST_NANO:
+            prices, now_us = self.prices, self.now_us
+            cost = None if prices is None else prices.price(model, usage, now_us)
+        if cost is not None:
+            self.costs[model.id] = self.costs.get(model.id, 0) + cost
+        return evolve(usage, cost_nano=cost)
+
+    @property
+    def whole_cost(self) -> int | None:
+        """What the run has cost by now, with those of its members; None where that is not known."""
+        if self.cost is None:
+            return self.paid
+        return min(self.cost + (self.paid or 0), MOST_NANO)
 
     def note_incident(
         self, incident_id: str, run: ClaimedRun, error_type: str, place: str, operation: str

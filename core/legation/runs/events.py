@@ -101,7 +101,10 @@ class ModelRequestStarted(_Named):
 
 @frozen(kw_only=True)
 class ModelRequestCompleted(_Named):
-    """The model has answered, at this cost; the seconds are those until the first piece."""
+    """The model has answered: its tokens, and their cost in US dollars, where that is known.
+
+    The seconds are those until the first piece.
+    """
 
     model: str
     model_provider: str
@@ -112,6 +115,7 @@ class ModelRequestCompleted(_Named):
     reasoning_tokens: int
     cache_read_tokens: int
     cache_write_tokens: int
+    cost: Any = ABSENT
 
 
 @frozen

@@ -53,13 +53,22 @@ from .retry import MOST_TRIES, PASSING, persist
 from .run_record import fetch_record
 from .state_writer import StateWriter, view_of
 from .team_turn import Taking
-from .terms import COUNTED, FORKED_FROM, MODEL_CALLS, STATE_BYTES, TOKENS_PER_DAY
+from .terms import (
+    COST_PER_DAY,
+    COUNTED,
+    FORKED_FROM,
+    MODEL_CALLS,
+    PAID,
+    STATE_BYTES,
+    TOKENS_PER_DAY,
+)
 from .topics import cancel_topic, runs_topic
 from .turn import turn_of
 
 __all__ = ["ExecuteRun", "ExecutorContext", "execute_next", "execute_waiting"]
 
 _LEAST_SECONDS: Final = 0.001
+_ANY_NUMBER: Final = 1 << 62
 _UNHOSTED: Final = "The run failed: this platform no longer hosts what it was for"
 
 
@@ -76,6 +85,7 @@ class ExecutorContext:
         ending: It ends now: what is executed is broken off.
         followers: How many streams follow a run.
         ended: How many runs ended here, by kind, component and state.
+        costs: What models have cost here, by their ids, in nano-USD.
         turned_away: How many messages of channels were not answered here, by channel and reason.
         left: How many messages, replies and runs that wait may still be taken up: a round has a
             limit.
@@ -92,6 +102,7 @@ class ExecutorContext:
     ending: bool = False
     followers: int = 0
     ended: dict[tuple[str, str, str], int] = field(factory=dict[tuple[str, str, str], int])
+    costs: dict[str, int] = field(factory=dict[str, int])
     turned_away: dict[tuple[str, str], int] = field(factory=dict[tuple[str, str], int])
     left: float = math.inf
     taken: int = 0
@@ -188,7 +199,9 @@ class _Work:
         if state is not None:
             worked_us += state.worked_us
         origin = self.writer.origin
-        return RunSummary(origin.run, origin.name, component, state, worked_us)
+        journal = self.writer.journal
+        cost = None if journal.cost is journal.paid is None else journal.whole_cost
+        return RunSummary(origin.run, origin.name, component, state, worked_us, cost=cost)
 
 
 @frozen
@@ -264,20 +277,33 @@ class ExecuteRun(Job):
             message=message,
             counted=asked.get(COUNTED, 0),
             model_calls=asked.get(MODEL_CALLS),
+            prices=self.context.registry.prices,
+            costs=self.context.costs,
+            paid=asked.get(PAID),
             incidents=self.context.cluster.incidents,
             notify=self.context.registry.notices.get(self.database),
             asker=self.context.asker(asked) if REPLY_TO in asked else None,
         )
         work = _Work(EventWriter(journal, origin, asked["stream"]), asked, started_us)
-        if TOKENS_PER_DAY not in asked:
+        if TOKENS_PER_DAY not in asked and COST_PER_DAY not in asked:
             return (yield from self._conclude(work, node))
-        journal.spending = self.context.shares.budgets.enter(
-            self.database, run.counted_for, asked[TOKENS_PER_DAY], started_us, run.used
-        )
+        return (yield from self._conclude_within_budgets(work, node))
+
+    def _conclude_within_budgets(self, work: _Work, node: str) -> Program[Ended]:
+        """Take the turn as long as something is left of the budgets of the day."""
+        journal, asked, run, shares = work.writer.journal, work.asked, self.run, self.context.shares
+        whose, now_us = (self.database, run.counted_for), work.started_us
+        limit = asked.get(TOKENS_PER_DAY, _ANY_NUMBER)
+        journal.spending = shares.budgets.enter(*whose, limit, now_us, run.used)
         try:
+            if COST_PER_DAY in asked:
+                limit = asked[COST_PER_DAY]
+                journal.expense = shares.expenses.enter(*whose, limit, now_us, run.used_nano)
             return (yield from self._conclude(work, node))
         finally:
-            self.context.shares.budgets.leave(journal.spending)
+            shares.budgets.leave(journal.spending)
+            if journal.expense is not None:
+                shares.expenses.leave(journal.expense)
 
     def _conclude(self, work: _Work, node: str) -> Program[Ended]:
         """Take the turn, and store what came of it."""
@@ -344,7 +370,7 @@ class ExecuteRun(Job):
         run, before = self.run, work.asked.get("answered", {}).get("events", 0)
         log = MeasureLog(run.owner, run.run_id, before, record.attempt)
         size = yield from persist(self.database, log, self.context.is_over)
-        work.writer.journal.resume_counts(record.sum_tokens(), size)
+        work.writer.journal.resume_counts(record.sum_usage(), size)
 
     def _is_releasable(self, outcome: Interrupted | Exception) -> bool:
         """Return whether the process ends, or the database was away for too long."""

@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from attrs import evolve, field
 
-from ..models.conversation import Message
+from ..models.conversation import Message, Usage
+from ..money import nano_of
 from ..store.run_states import RunState
 from ..store.steps import COPIED, Definition, Step, StepKind
 from ..values import frozen
@@ -87,14 +88,40 @@ class RunRecord:
                 spans[step.attempt] = (min(first, begun_us), max(last, ended_us))
         return sum(last - first for first, last in spans.values())
 
-    def sum_tokens(self) -> int:
-        """Return what the models took in and gave out since the last pause, as steps say so."""
-        answers = (
-            decode_model(decode_outcome(step.outcome), 0)
-            for step in self.steps.values()
-            if step.kind == StepKind.MODEL and step.outcome and step.attempt > self.attempt
+    def sum_usage(self) -> Usage:
+        """Return what the models used and cost since the last pause, as steps say so."""
+        whole, known, members = Usage(), dict[str, Usage](), list[str]()
+        for place, step in self.steps.items():
+            if step.kind == StepKind.MODEL and step.outcome:
+                usage = decode_model(decode_outcome(step.outcome), 0).usage
+                if step.attempt > self.attempt:
+                    whole = whole.plus(usage)
+                if "/" in place:
+                    turn = place.rpartition("/")[0]
+                    known[turn] = known.get(turn, Usage()).plus(usage)
+            elif step.kind == StepKind.MEMBER:
+                members.append(place)
+        for place in members:
+            whole = whole.plus(self._find_rest(place, known.get(place, Usage())))
+        return whole
+
+    def _find_rest(self, place: str, known: Usage) -> Usage:
+        """Return what a member that is over since the last pause used beside what is `known`.
+
+        That is its last answer, which no step has, and what failed.
+        """
+        step = self.steps[place]
+        counted = step.outcome is not None and step.attempt <= self.attempt
+        status, output = self.members.get(self.run_of(place), ("", ""))
+        if step.attempt == COPIED or counted or status not in _OVER:
+            return Usage()
+        metrics = json.loads(output).get("metrics", {})
+        cost = nano_of(metrics.get("cost"))
+        return Usage(
+            max(0, metrics.get("input_tokens", 0) - known.input_tokens),
+            max(0, metrics.get("output_tokens", 0) - known.output_tokens),
+            cost_nano=None if cost is None else max(0, cost - (known.cost_nano or 0)),
         )
-        return sum(answer.usage.total_tokens for answer in answers)
 
     @property
     def member_places(self) -> tuple[str, ...]:

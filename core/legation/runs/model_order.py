@@ -29,7 +29,10 @@ _UNABLE: Final = "unable"
 
 @frozen(eq=False)
 class Answer:
-    """The answer of a model, and which one gave it; its usage is that of all that were asked."""
+    """The answer of a model, and which one gave it.
+
+    Its usage is that of all that were asked, each with its price.
+    """
 
     reply: Reply
     model: ModelProtocol
@@ -50,7 +53,7 @@ def ask_in_order(
         writer: The event writer of the run.
 
     Raises:
-        ModelFailed: That of the last one that was asked.
+        ModelFailed: That of the last one that was asked, with the usage of all.
     """
     spent, number, last = Usage(), 0, len(models) - 1
     while True:
@@ -59,11 +62,12 @@ def ask_in_order(
         if number == last or _is_able(model, prompt):
             listener = _Listener(writer)
             outcome = yield from _ask(model, prompt, listener)
+            if outcome.usage.total_tokens or isinstance(outcome, Reply):
+                spent = spent.plus(writer.journal.price(model, outcome.usage))
             if isinstance(outcome, Reply):
-                return Answer(evolve(outcome, usage=spent.plus(outcome.usage)), model)
-            spent, reason = spent.plus(outcome.usage), outcome.reason
+                return Answer(evolve(outcome, usage=spent), model)
+            reason, outcome.usage = outcome.reason, spent
             if number == last or reason in _ANSWERED or (listener.heard and writer.streamed):
-                writer.journal.resume_counts(spent.total_tokens, 0)
                 raise outcome
         number += 1
         yield from _log(writer, model, reason, models[number])

@@ -16,6 +16,7 @@ from ..access.decide import name_of
 from ..hosted.registry import Component
 from ..http.bodies.media_types import TEXT
 from ..http.messages import compact_json
+from ..money import number_of
 from ..store.run_rows import ClaimedRun, RunRow
 from ..store.run_states import RunState
 from ..values import frozen
@@ -67,7 +68,8 @@ class RunSummary:
     """The summary of a run: its owner, its component, and how far its turn came.
 
     `component` is None where it is hosted no more, `state` None where its turn is not at hand.
-    `worked_us` is how long the turn has taken.
+    `worked_us` is how long the turn has taken.  `cost` is what the run has cost by now, with those
+    of its members, in nano-USD; None where its own requests alone are known of.
     """
 
     run: ClaimedRun
@@ -76,6 +78,7 @@ class RunSummary:
     state: TurnState | None = None
     worked_us: int = 0
     parent_run_id: str | None = None
+    cost: int | None = None
 
 
 def render_running(summary: RunSummary) -> dict[str, Any]:
@@ -170,7 +173,7 @@ def _turn(summary: RunSummary, state: RunState, asked: str) -> dict[str, Any]:
     if state in (RunState.ERROR, RunState.CANCELLED):
         return {
             **members,
-            "metrics": metrics(summary) if turn.rounds else {},
+            "metrics": metrics(summary) if turn.rounds or turn.usage.total_tokens else {},
             **({"tools": tools} if tools else {}),
         }
     shown = {
@@ -191,16 +194,20 @@ def _turn(summary: RunSummary, state: RunState, asked: str) -> dict[str, Any]:
 
 
 def metrics(summary: RunSummary) -> dict[str, Any]:
-    """Return tokens and seconds of a run."""
+    """Return tokens, seconds and cost of a run: in US dollars, where a price is known."""
     state, component = summary.state, summary.component
-    cost = token_metrics((state or TurnState()).usage)
+    usage = (state or TurnState()).usage
+    own: dict[str, Any] = token_metrics(usage)
+    if usage.cost_nano is not None:
+        own["cost"] = number_of(usage.cost_nano)
+    used = own if summary.cost is None else {**own, "cost": number_of(summary.cost)}
     seconds: dict[str, Any] = {"duration": summary.worked_us / 1_000_000}
     if state is not None and state.first_seconds is not None:
         seconds = {"time_to_first_token": state.first_seconds, **seconds}
     if component is None or component.run is not None:
-        return {**cost, **seconds}
-    model = {**cost, "id": component.model.id, "provider": component.model.provider}
-    return {**cost, **seconds, "details": {"model": [model]}}
+        return {**used, **seconds}
+    model = {**own, "id": component.model.id, "provider": component.model.provider}
+    return {**used, **seconds, "details": {"model": [model]}}
 
 
 def _head(summary: RunSummary) -> dict[str, Any]:

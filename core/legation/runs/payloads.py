@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from ..models.conversation import Message, ToolCall, Usage
+from ..money import number_of
 from .turn_state import CallState, MemberState, Standing, TurnState
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "tokens",
     "tokens_apart",
     "tool_execution",
+    "usage_metrics",
 ]
 
 NOT_KNOWN: Final = "The call was interrupted, and whether it was carried out is not known"
@@ -55,6 +57,12 @@ def token_metrics(usage: Usage) -> dict[str, int]:
     """Return tokens as metrics have them; a part that is zero is left out."""
     apart = {name: count for name, count in tokens_apart(usage).items() if count}
     return {**tokens(usage), **apart}
+
+
+def usage_metrics(usage: Usage) -> dict[str, Any]:
+    """Return tokens as metrics have them, and what they cost, in US dollars, if that is known."""
+    cost = {} if usage.cost_nano is None else {"cost": number_of(usage.cost_nano)}
+    return {**token_metrics(usage), **cost}
 
 
 def tool_execution(call: CallState) -> dict[str, Any]:

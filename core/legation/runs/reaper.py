@@ -19,6 +19,7 @@ from ..effects import (
     ThisNode,
     Transact,
 )
+from ..models.conversation import Usage
 from ..store.once import message_of
 from ..store.run_keeping import (
     CancelsAsked,
@@ -42,7 +43,7 @@ from .retry import MOST_TRIES, PASSING
 from .rounds import Pause, RoundJob
 from .state_writer import StateWriter, view_of
 from .step_outcomes import UnknownOutcome
-from .terms import COUNTED
+from .terms import COUNTED, PAID
 from .topics import cancel_topic, runs_topic
 
 __all__ = ["KeepRuns"]
@@ -163,6 +164,7 @@ class KeepRuns(RoundJob):
             state=state,
             message=message,
             counted=asked.get(COUNTED, 0),
+            paid=asked.get(PAID),
             incidents=self.context.cluster.incidents,
             notify=self.context.registry.notices.get(self.database),
             asker=self.context.asker(asked),
@@ -182,7 +184,7 @@ class KeepRuns(RoundJob):
         places = {step.place: step for step in steps}
         record = RunRecord(run.run_id, run.created_us, places, attempt=attempt)
         try:
-            tokens = record.sum_tokens()
+            usage = record.sum_usage()
         except UnknownOutcome:  # stored by a later release: the run ends all the same
-            tokens = 0
-        journal.resume_counts(tokens, size)
+            usage = Usage()
+        journal.resume_counts(usage, size)

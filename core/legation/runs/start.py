@@ -11,6 +11,7 @@ from attrs import field
 from ..effects import Nudge, Program, Spawn, Transact
 from ..hosted.registry import Component
 from ..http.messages import compact_json
+from ..shares.limits import find_cost_limit
 from ..shares.table import Account
 from ..store.failures import Busy, CommitLost, Conflict
 from ..store.forks import RunFork
@@ -98,6 +99,7 @@ def start(
                 limits.tokens_per_day,
                 limits.stored_bytes,
                 limits.state_bytes,
+                find_cost_limit(limits) if limits.cost_per_day else None,
             ),
             fork=new.fork,
         )

@@ -101,7 +101,7 @@ def decode_outcome(text: str) -> Mapping[str, Any]:
 # --- Answers of models -------------------------------------------------------------------------
 
 _NOTHING: Final[tuple[Any, ...]] = ("", [], None)
-_USAGE: Final = tuple(member.name for member in fields(Usage))
+_USAGE: Final = tuple(member.name for member in fields(Usage) if member.name != "cost_nano")
 
 
 @frozen
@@ -136,6 +136,7 @@ def encode_model(
         "reasoning": message.reasoning,
         "correction": correction,
         "usage": [getattr(usage, name) for name in _USAGE],
+        "cost": usage.cost_nano,
         "seconds": seconds,
     }
     return {name: value for name, value in whole.items() if value not in _NOTHING}
@@ -151,7 +152,8 @@ def decode_model(members: Mapping[str, Any], at_us: int) -> ModelOutcome:
         thoughts=tuple(Thought(*one) for one in members.get("thoughts", ())),
         reasoning=members.get("reasoning", ""),
     )
-    usage, seconds = Usage(*members["usage"]), members.get("seconds")
+    usage = Usage(*members["usage"], cost_nano=members.get("cost"))
+    seconds = members.get("seconds")
     model = (str(members["model"][0]), str(members["model"][1])) if "model" in members else None
     return ModelOutcome(message, usage, seconds, calls, members.get("correction", ""), model)
 

@@ -8,27 +8,36 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..shares.limits import Limits
+from ..shares.limits import Limits, find_cost_limit
 from ..store.session_state import MAX_STATE
 
 __all__ = [
+    "COST_PER_DAY",
     "COUNTED",
     "FORKED_FROM",
     "FORK_START",
     "MODEL_CALLS",
     "OF_TURN",
+    "PAID",
     "STATE_BYTES",
     "TOKENS_PER_DAY",
     "list_terms",
 ]
 
 TOKENS_PER_DAY: Final = "tokens_per_day"
+COST_PER_DAY: Final = "cost_per_day"
+"""In nano-USD."""
+
 STATE_BYTES: Final = "state_bytes"
 MODEL_CALLS: Final = "model_calls"
 
 COUNTED: Final = "counted"
 """The member of the input of a run that paused: the bytes of that and of its output, which are
 counted already, and give way to those of its end."""
+
+PAID: Final = "paid"
+"""The member of the input of a run that paused: what it has cost by then, in nano-USD, with those
+of its members."""
 
 FORKED_FROM: Final = "forked_from"
 """The member of the input of a fork: the run that it is one of, and at which place, if at one."""
@@ -37,7 +46,7 @@ FORK_START: Final = "fork_start"
 """The member of the input of a fork that is told another history than the run that it is a fork of:
 the start of that one, which goes into its own."""
 
-OF_TURN: Final = ("turn", "answered", COUNTED)
+OF_TURN: Final = ("turn", "answered", COUNTED, PAID)
 """The members of the input of a run that go when it is over."""
 
 
@@ -49,6 +58,8 @@ def list_terms(limits: Limits, *, scoped: bool) -> dict[str, int]:
     terms: dict[str, int] = {}
     if limits.tokens_per_day is not None:
         terms[TOKENS_PER_DAY] = limits.tokens_per_day
+    if limits.cost_per_day is not None:
+        terms[COST_PER_DAY] = find_cost_limit(limits) or 0
     if limits.state_bytes != MAX_STATE:
         terms[STATE_BYTES] = limits.state_bytes
     if scoped:

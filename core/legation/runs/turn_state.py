@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import cattrs
 from attrs import evolve, field
+from cattrs.gen import make_dict_unstructure_fn, override
 
 from ..models.conversation import Message, ToolCall, Usage
 from ..values import frozen
@@ -204,6 +205,9 @@ class TurnState:
 
 _FORMAT: Final = 1
 _CONVERTER: Final = cattrs.Converter()
+_CONVERTER.register_unstructure_hook(
+    Usage, make_dict_unstructure_fn(Usage, _CONVERTER, cost_nano=override(omit_if_default=True))
+)
 
 
 class UnknownFormat(Exception):

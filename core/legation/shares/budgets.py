@@ -1,5 +1,7 @@
 """Budgets: the tokens of models that a subject may still use today, as one process knows.
 
+So is counted what they cost, in nano-USD, in budgets of their own.
+
 What the runs of all nodes have used is in the database, and known from where a run began or ended.
 What the runs under way here have used since is added, so that several of them do not each take all
 that is left.  What a run used counts for the day on which it ends, or pauses.

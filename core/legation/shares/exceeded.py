@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from ..money import render_usd
 from ..values import frozen
 
 __all__ = ["SHARES", "Exceeded", "Share"]
@@ -64,6 +65,11 @@ SHARES: Final[Mapping[str, Share]] = {
         "The tokens of this day are used up: the share is {limit} from midnight to midnight UTC;"
         " try again in {retry_after} s",
     ),
+    "cost": Share(
+        "nano-usd",
+        "The budget of this day is used up: the share is {limit} USD from midnight to midnight UTC;"
+        " try again in {retry_after} s",
+    ),
     "stored_bytes": Share(
         "bytes",
         "No more can be stored: the share is {limit} bytes; delete sessions that are not needed",
@@ -82,7 +88,7 @@ class Exceeded:
 
     Attributes:
         share: One of `SHARES`.
-        limit: How much of it there is, at once or in a window.
+        limit: How much of it there is, at once or in a window; of money, nano-USD.
         retry_after: Seconds until there may be more.
         window: Seconds; None where the limit is of what there is at once.
     """
@@ -100,6 +106,7 @@ class Exceeded:
     @property
     def sentence(self) -> str:
         """What is wrong and what to do, in one sentence."""
+        limit = render_usd(self.limit) if self.share == "cost" else self.limit
         return SHARES[self.share].sentence.format(
-            limit=self.limit, window=self.window, retry_after=self.retry_after
+            limit=limit, window=self.window, retry_after=self.retry_after
         )

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from attrs import evolve, field, fields
 
+from ..money import SENTENCE, parse_usd
 from ..values import frozen
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "NodeLimits",
     "PlatformLimits",
     "apply_overrides",
+    "find_cost_limit",
     "find_faults",
 ]
 
@@ -41,6 +43,8 @@ class Limits:
         stored_bytes: Bytes of the runs and sessions of one owner; None for no limit.
         tokens_per_day: Tokens of models in and out, from midnight to midnight UTC; None for no
             limit.
+        cost_per_day: US dollars for models, from midnight to midnight UTC, as "2.50"; None for no
+            limit.
         state_bytes: Bytes of the state of one session, as JSON.
     """
 
@@ -54,6 +58,7 @@ class Limits:
     request_burst: int = 2_000
     stored_bytes: int | None = None
     tokens_per_day: int | None = None
+    cost_per_day: str | None = None
     state_bytes: int = 1 << 20
 
 
@@ -71,6 +76,7 @@ class LimitOverrides:
     request_burst: int | None = None
     stored_bytes: int | None = None
     tokens_per_day: int | None = None
+    cost_per_day: str | None = None
     state_bytes: int | None = None
 
 
@@ -145,12 +151,20 @@ def find_faults(limits: object) -> Iterator[tuple[str, str]]:
             least, most = _WEIGHTS
             if not least <= value <= most:
                 yield name, f"must be a number from {least:g} to {most:g}"
+        elif name == "cost_per_day" and value is not None:
+            if parse_usd(value) is None:
+                yield name, SENTENCE
         elif name in LEAST and value is not None and not _is_within(value, LEAST[name]):
             yield name, f"must be a number from {LEAST[name]} to {_MOST}"
 
 
 def _is_within(value: float, least: int) -> bool:
     return math.isfinite(value) and least <= value <= _MOST
+
+
+def find_cost_limit(limits: Limits | LimitOverrides) -> int | None:
+    """Return what a subject may spend a day, in nano-USD; None for no limit."""
+    return parse_usd(limits.cost_per_day)
 
 
 def apply_overrides(limits: Limits, overrides: LimitOverrides | None) -> Limits:

@@ -56,6 +56,7 @@ class Shares:
         claims: The databases from which a program claims runs that wait, and whether it is to look
             once more.
         budgets: The tokens of the day, of the subjects that have runs under way.
+        expenses: What they cost, in nano-USD.
         nodes: The living nodes, with this one: of rates, streams and calls each has its part.
     """
 
@@ -71,6 +72,7 @@ class Shares:
     refused: dict[str, int] = field(factory=dict[str, int], init=False)
     claims: dict[str, bool] = field(factory=dict[str, bool], init=False)
     budgets: Budgets = field(factory=Budgets, init=False)
+    expenses: Budgets = field(factory=Budgets, init=False)
     nodes: int = field(default=1, init=False)
     _others: dict[str, int] = field(factory=dict[str, int], init=False)
 

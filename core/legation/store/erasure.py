@@ -13,7 +13,7 @@ import json
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
-from attrs import astuple
+from attrs import astuple, evolve
 
 from ..values import frozen
 from .copies import (
@@ -68,6 +68,7 @@ class Tally:
     replies: int = 0
     answers: int = 0
     counters: int = 0
+    summaries: int = 0
 
     def __add__(self, other: Tally) -> Tally:
         """Return the sum of both."""
@@ -99,6 +100,13 @@ DELETE_STATES: Final = Sql(
         where owner = :owner and session_id = :session_id and state is not null)
     returning digest"""
 )
+_DELETE_SUMMARIES: Final = """delete from session_summaries
+    where owner = :owner and session_id = :session_id
+    and run_no >= (select min(run_no) from runs where {}) returning {}"""
+DELETE_SUMMARIES: Final = Sql(
+    _DELETE_SUMMARIES.format(_THESE, "length(cast(summary as blob))"),
+    _DELETE_SUMMARIES.format(_ANY_THESE, "octet_length(summary)"),
+)
 _MEASURED: Final = """select count(*),
         (select count(*) from events where run_id in (select run_id from runs where {these})),
         (select count(*) from steps where run_id in (select run_id from runs where {these})),
@@ -117,15 +125,19 @@ MEASURE: Final = Sql(
 def _delete_runs(
     dialect: Dialect, owner: str, session_id: str, runs: Sequence[str]
 ) -> Statements[tuple[Tally, int]]:
-    """Yield the deletion of `runs` and of their copies; return the counts, and the bytes."""
+    """Yield the deletion of `runs`, of their copies and of what summarizes them.
+
+    Return the counts, and the bytes.
+    """
     among = {"owner": owner, "session_id": session_id, "runs": text_array(dialect, runs)}
     ((count, events, steps, *sizes),) = yield MEASURE(**among)
     messages, replies = yield from erase_letters(dialect, owner, session_id, runs)
+    summaries = [size for (size,) in (yield DELETE_SUMMARIES(**among))]
     for statement in (DELETE_EVENTS, DELETE_STEPS, DELETE_RUNS):
         yield statement(**among)
     states = len((yield DELETE_STATES(owner=owner, session_id=session_id)))
-    tally = Tally(0, count, events, steps, states, messages, replies)
-    return tally, int(sum(sizes))
+    tally = Tally(0, count, events, steps, states, messages, replies, summaries=len(summaries))
+    return tally, int(sum(sizes) + sum(summaries))
 
 
 FAMILY: Final = Sql(
@@ -443,7 +455,7 @@ _COUNTERS: Final = """usage where subject = :owner
         and substr(subject, 8 + instr(substr(subject, 8), ':')) = :owner)
     or (substr(subject, 1, 6) = '~team:'
         and substr(subject, 7 + instr(substr(subject, 7), ':')) = :owner)"""
-COUNTERS: Final = f"select subject, bytes, day, tokens from {_COUNTERS}"
+COUNTERS: Final = f"select subject, bytes, day, tokens, cost_nano from {_COUNTERS}"
 DELETE_ANSWERS: Final = Sql(f"delete from {_ANSWERS} returning key")
 DELETE_COUNTERS: Final = Sql(f"delete from {_COUNTERS} returning subject")
 
@@ -476,7 +488,8 @@ COUNT: Final = Sql(
         (select count(*) from steps where run_id in (
             select run_id from runs where owner = :owner)),
         (select count(*) from session_states where owner = :owner),
-        (select count(*) from {_ANSWERS}), (select count(*) from {_COUNTERS})"""
+        (select count(*) from {_ANSWERS}), (select count(*) from {_COUNTERS}),
+        (select count(*) from session_summaries where owner = :owner)"""
 )
 
 
@@ -491,13 +504,19 @@ class CountPerson(ReadUnit[Tally]):
 
     def statements(self, dialect: Dialect) -> Statements[Tally]:
         """Yield the counts."""
-        ((sessions, runs, events, steps, states, answers, counters),) = yield COUNT.of(self)
+        ((*of_runs, answers, counters, summaries),) = yield COUNT.of(self)
         replies = 0
         for user in _in_notices(self.name):
             replies += (yield COUNT_NOTICES(user=user))[0][0]
         for named in name_in_json("user_id", self.name):
             answers += (yield COUNT_ANSWERS(owner=self.owner, named=named))[0][0]
-        return Tally(sessions, runs, events, steps, states, 0, replies, answers, counters)
+        return evolve(
+            Tally(*of_runs),
+            replies=replies,
+            answers=answers,
+            counters=counters,
+            summaries=summaries,
+        )
 
 
 # --- The disk ----------------------------------------------------------------------------------

@@ -99,6 +99,7 @@ TABLES: Final[Mapping[str, TableRule]] = {
     "events": TableRule((Kind.EVENTS, *_OF_RUNS)),
     "steps": TableRule((Kind.STEPS, *_OF_RUNS)),
     "session_states": TableRule(_OF_RUNS),
+    "session_summaries": TableRule(_OF_RUNS),
     # Of both, what is done with goes after 30 days; what was given up stays.
     "inbox": TableRule((Kind.MESSAGES, Kind.DEAD_LETTERS)),
     "outbox": TableRule((Kind.MESSAGES, Kind.DEAD_LETTERS)),

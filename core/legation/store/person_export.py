@@ -92,6 +92,13 @@ TABLES: Final[Mapping[str, _Table]] = {
         start={"session_id": "", "digest": ""},
         size=10,
     ),
+    "session_summaries": _table(
+        "session_id run_no summary run_id model usage at_us",
+        json="usage",
+        source="session_summaries where owner = :owner",
+        start={"session_id": "", "run_no": 0},
+        size=50,
+    ),
     "runs": _table(
         "session_id run_no run_id parent_run_id kind component_id version model status input"
         " reason error incident subject usage resolved_us resolved_by resolution"
@@ -110,7 +117,7 @@ TABLES: Final[Mapping[str, _Table]] = {
         size=10,
     ),
     "usage": _table(
-        "subject bytes day tokens",
+        "subject bytes day tokens cost_nano",
         source=f"({COUNTERS}) as counters where true",
         start={"subject": ""},
         size=100,

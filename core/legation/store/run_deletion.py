@@ -26,6 +26,7 @@ __all__ = [
     "delete_events",
     "delete_run",
     "delete_steps",
+    "delete_summaries",
     "find_waiting",
     "give_back",
     "lock_sessions",
@@ -55,10 +56,18 @@ STEPS_OF: Final = with_sizes(
 DELETE_EVENTS: Final = Sql(f"delete from events where {_OF_RUN}")
 DELETE_STEPS: Final = Sql(f"delete from steps where {_OF_RUN}")
 DELETE_RUN: Final = Sql("delete from runs where owner = :owner and run_id = :run_id")
+_OF_SUMMARY: Final = "s.owner = runs.owner and s.session_id = runs.session_id"
 ROW_OF: Final = with_sizes(
-    """select {} + coalesce({}, 0), state from runs where owner = :owner and run_id = :run_id""",
+    f"""select {{}} + coalesce({{}}, 0), state, session_id, run_no, exists (
+        select 1 from session_summaries s where {_OF_SUMMARY} and s.run_no >= runs.run_no)
+    from runs where owner = :owner and run_id = :run_id""",
     "input",
     "output",
+)
+DELETE_SUMMARIES: Final = with_sizes(
+    """delete from session_summaries where owner = :owner and session_id = :session_id
+    and run_no >= :run_no returning {}""",
+    "summary",
 )
 
 
@@ -87,12 +96,26 @@ class Gone:
 
 
 def delete_run(owner: str, run_id: str) -> Statements[Gone]:
-    """Delete a run whose events are gone, with what else is its own."""
-    rows = yield ROW_OF(owner=owner, run_id=run_id)  # none where somebody was quicker
-    _, of_steps = yield from delete_steps(owner, run_id)
+    """Delete a run whose events are gone, with what else is its own, and what summarizes it."""
+    rows = yield ROW_OF(owner=owner, run_id=run_id)
+    _, freed = yield from delete_steps(owner, run_id)
     yield DELETE_EVENTS(owner=owner, run_id=run_id)
     yield DELETE_RUN(owner=owner, run_id=run_id)
-    return Gone(sum(size for size, _ in rows) + of_steps, next((s for _, s in rows), None))
+    left = None
+    for size, state, session_id, number, summarized in rows:  # none where somebody was quicker
+        freed, left = freed + size, state
+        if summarized:
+            freed += yield from delete_summaries(owner, session_id, number)
+    return Gone(freed, left)
+
+
+def delete_summaries(owner: str, session_id: str, number: int) -> Statements[int]:
+    """Delete the summaries that cover the run of this number; return how many bytes they have.
+
+    Those cover it whose last run is that one, or a later one.
+    """
+    rows = yield DELETE_SUMMARIES(owner=owner, session_id=session_id, run_no=number)
+    return sum(size for (size,) in rows)
 
 
 # --- Giving back --------------------------------------------------------------------------------

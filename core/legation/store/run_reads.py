@@ -88,17 +88,25 @@ _COUNTED: Final = (
     *("input_tokens", "output_tokens"),
     *("reasoning_tokens", "cache_read_tokens", "cache_write_tokens"),
 )
-_CONSUMED: Final = """select {}
+# The cost of a run is that of its members as well.
+_COST: Final = "sum(case when parent_run_id is null then {} end)"
+_CONSUMED: Final = """select {}, {}
     from runs where owner = :owner and session_id = :session_id and usage is not null"""
 
 
-def _sums(template: str) -> str:
-    return _CONSUMED.format(", ".join(template.format(name) for name in _COUNTED))
+def _sums(template: str, cost: str) -> str:
+    return _CONSUMED.format(", ".join(template.format(name) for name in _COUNTED), cost)
 
 
 CONSUMED: Final = Sql(
-    _sums("coalesce(sum(json_extract(usage, '$.{}')), 0)"),
-    _sums("cast(coalesce(sum(cast(cast(usage as json) ->> '{}' as bigint)), 0) as bigint)"),
+    _sums(
+        "coalesce(sum(json_extract(usage, '$.{}')), 0)",
+        _COST.format("json_extract(usage, '$.cost_nano')"),
+    ),
+    _sums(
+        "cast(coalesce(sum(cast(cast(usage as json) ->> '{}' as bigint)), 0) as bigint)",
+        f"cast({_COST} as bigint)".format("cast(cast(usage as json) ->> 'cost_nano' as bigint)"),
+    ),
 )
 EVENTS_BYTES: Final = 1 << 20
 """How much of the events of a run is read at once, in bytes; one that is longer comes alone."""
@@ -221,7 +229,10 @@ class PausedRuns(ReadUnit[tuple[tuple[str, int, str], ...]]):
 
 @frozen
 class SumUsage(ReadUnit[Mapping[str, int]]):
-    """The tokens that the runs of a session took in and gave out, by the names of metrics."""
+    """The tokens that the runs of a session took in and gave out, by the names of metrics.
+
+    `cost_nano` is what they cost, in nano-USD; it is absent where no price was known.
+    """
 
     long: ClassVar[bool] = True
 
@@ -231,7 +242,9 @@ class SumUsage(ReadUnit[Mapping[str, int]]):
     def statements(self, dialect: Dialect) -> Statements[Mapping[str, int]]:
         """Yield one read."""
         (sums,) = yield CONSUMED.of(self)
-        return dict(zip(_COUNTED, sums, strict=True))
+        *counts, cost = sums
+        known = dict(zip(_COUNTED, counts, strict=True))
+        return known if cost is None else {**known, "cost_nano": cost}
 
 
 @frozen

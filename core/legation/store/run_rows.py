@@ -83,7 +83,7 @@ class ClaimedRun(RunOrder):
     `state` is the JSON of the session's state as it stood then; `events` is how many events the run
     had, which are none unless it goes on after a pause or a crash.  `tries` is how often it was
     claimed since it last came further.  `subject` is whose share it is counted against, None for
-    the owner's; `used` is how many tokens that had used of the day.
+    the owner's; `used` is how many tokens that had used of the day, `used_nano` what they cost.
     """
 
     created_us: int
@@ -94,6 +94,7 @@ class ClaimedRun(RunOrder):
     subject: str | None = None
     state: str = "{}"
     used: int = 0
+    used_nano: int = 0
 
     @property
     def counted_for(self) -> str:
@@ -168,13 +169,14 @@ COLUMNS: Final = ", ".join((*_WHOLE, select_state()))
 """What a `RunRow` is made of, in its order; the table is called `runs`."""
 
 _CLAIMED: Final = tuple(
-    field.name for field in fields(ClaimedRun) if field.name not in ("state", "used")
+    field.name for field in fields(ClaimedRun) if field.name not in ("state", "used", "used_nano")
 )
 _claimed_columns = attrgetter(*_CLAIMED)
 
-CLAIMED: Final = f"""{", ".join(_CLAIMED)}, coalesce((select tokens from usage
-    where usage.subject = coalesce(runs.subject, runs.owner)
-    and usage.day >= cast(:now_us as bigint) / {DAY_US}), 0)"""
+_OF_DAY: Final = f"""from usage where usage.subject = coalesce(runs.subject, runs.owner)
+    and usage.day >= cast(:now_us as bigint) / {DAY_US}"""
+CLAIMED: Final = f"""{", ".join(_CLAIMED)}, coalesce((select tokens {_OF_DAY}), 0),
+    coalesce((select cost_nano {_OF_DAY}), 0)"""
 """What a `ClaimedRun` is made of, but for the session's state; the time is `:now_us`."""
 
 
@@ -255,7 +257,7 @@ def to_claimed_run(rows: Rows, states: Rows) -> ClaimedRun | None:
 
 def make_claimed_run(row: tuple[Any, ...], state: str) -> ClaimedRun:
     """Return the run of a row of `CLAIMED`, with the state of its session."""
-    columns: tuple[Any, ...] = (*row[:-1], state, row[-1])
+    columns: tuple[Any, ...] = (*row[:-2], state, *row[-2:])
     return ClaimedRun(*columns)
 
 

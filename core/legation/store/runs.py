@@ -202,7 +202,7 @@ class StartRun(RunOrder, Unit[Started]):
             return Started(run_no, None, queued=not found.busy)
         yield INSERT_RUN.of(self, run_no=run_no, subject=share.subject)
         columns = (*order_columns(self), self.now_us, 1, run_no, 0, 1, share.subject, state)
-        columns = (*columns, found.used)
+        columns = (*columns, found.used, found.used_nano)
         claimed: tuple[Any, ...] = columns
         return Started(run_no, ClaimedRun(*claimed))
 
@@ -326,8 +326,8 @@ class Ended:
     `cancel_asked`: it holds, and the run did not pause, because somebody wants it to end.
     `cancel_unasked`: it holds, and the run was not cancelled, because nobody asked for that.
     `state`: that of the session as the run leaves it, as JSON; None where it is empty.
-    `used`: the newest day of its subject, and the tokens of that, the run's among them; None where
-    they were counted before.
+    `used`: the newest day of its subject, with the tokens and the cost of that, the run's among
+    them; None where they were counted before.
     """
 
     kept: bool
@@ -337,7 +337,7 @@ class Ended:
     cancel_asked: bool = False
     cancel_unasked: bool = False
     state: str | None = None
-    used: tuple[int, int] | None = field(default=None, eq=False)
+    used: tuple[int, int, int] | None = field(default=None, eq=False)
 
 
 @frozen
@@ -355,9 +355,9 @@ class FinishRun(Unit[Ended]):
     `view` is what the token of the run's caller says, which is laid over the state that it shows.
     `message` is that of the input, where it is worth a mark; None: all is stored whole (`once`).
     `bytes` are those that are counted with it, beside its output and its events; `tokens` what it
-    used of `subject`, or of its owner if that is None.  `model` is the id of the one that answered,
-    and `incident` finds a failure in the log, for lists that read no outputs.  `letters` are sent
-    when the run has come to that, and not otherwise.
+    used of `subject`, or of its owner if that is None, and `cost` what it spent, in nano-USD.
+    `model` is the id of the one that answered, and `incident` finds a failure in the log, for lists
+    that read no outputs.  `letters` are sent when the run has come to that, and not otherwise.
     """
 
     owner: str
@@ -380,6 +380,7 @@ class FinishRun(Unit[Ended]):
     message: str | None = None
     bytes: int = 0
     tokens: int = 0
+    cost: int = 0
     subject: str | None = None
     model: str | None = None
     incident: str | None = None
@@ -430,7 +431,9 @@ class FinishRun(Unit[Ended]):
         if late:
             yield ADD_BYTES.of(self, bytes=late)
         keeper, subject = keeper_of(self.owner, self.subject), self.subject or self.owner
-        used = yield from add_usage(keeper, size + late, subject, self.tokens, self.now_us)
+        used = yield from add_usage(
+            keeper, size + late, subject, self.tokens, self.now_us, self.cost
+        )
         return evolve(ended, used=used)
 
     def _go_on(self, waiting: Rows, share: str, state: str, shown: str | None) -> Statements[Ended]:

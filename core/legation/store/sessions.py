@@ -284,6 +284,9 @@ DELETE_STEPS: Final = Sql(
 DELETE_STATES: Final = Sql(
     "delete from session_states where owner = :owner and session_id = :session_id"
 )
+DELETE_SUMMARIES: Final = Sql(
+    "delete from session_summaries where owner = :owner and session_id = :session_id"
+)
 DELETE_RUNS: Final = Sql("delete from runs where owner = :owner and session_id = :session_id")
 DELETE: Final = Sql(
     "delete from sessions where owner = :owner and session_id = :session_id returning bytes"
@@ -292,6 +295,9 @@ SUBJECT: Final = Sql(
     """select subject from runs where owner = :owner and session_id = :session_id
     and subject is not null limit 1"""
 )
+
+
+_DELETIONS: Final = (DELETE_EVENTS, DELETE_STEPS, DELETE_STATES, DELETE_SUMMARIES, DELETE_RUNS)
 
 
 @frozen
@@ -397,7 +403,7 @@ def delete_session(dialect: Dialect, owner: str, session_id: str) -> Statements[
     session = {"owner": owner, "session_id": session_id}
     keeper = yield from find_keeper(owner, session_id)
     yield from erase_letters(dialect, owner, session_id)
-    for statement in (DELETE_EVENTS, DELETE_STEPS, DELETE_STATES, DELETE_RUNS):
+    for statement in _DELETIONS:
         yield statement(**session)
     ((size,),) = yield DELETE(**session)
     yield from erase_answers_of(owner, "session_id", session_id)

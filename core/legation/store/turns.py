@@ -71,6 +71,7 @@ def _look(executed: str) -> Sql:
     (select count(*) from (select 1 from runs where {executed} limit :at_once) as e),
     exists (select 1 {_NEXT_OF.format(share=":share", among="$AMONG")}),
     coalesce((select tokens from usage where subject = :share and day >= :day), 0),
+    coalesce((select cost_nano from usage where subject = :share and day >= :day), 0),
     coalesce((select bytes from usage where subject = :keeper), 0)"""
     return Sql(text.replace("$AMONG", _IN), text.replace("$AMONG", _ANY))
 
@@ -155,6 +156,7 @@ class RunShare:
         tokens_per_day: How many tokens it may use a day; None for any number.
         stored_bytes: How many bytes its owner may keep; None for any number.
         state_bytes: How many the state of a session may have.
+        cost_per_day: What it may spend a day, in nano-USD; None for any amount.
     """
 
     subject: str | None = None
@@ -165,11 +167,14 @@ class RunShare:
     tokens_per_day: int | None = None
     stored_bytes: int | None = None
     state_bytes: int = MAX_STATE
+    cost_per_day: int | None = None
 
     def find_over(self, found: Found, size: int) -> str:
         """Return the limit that a run whose input has `size` characters would be over, if any."""
         if self.tokens_per_day is not None and found.used >= self.tokens_per_day:
             return "tokens"
+        if self.cost_per_day is not None and found.used_nano >= self.cost_per_day:
+            return "cost"
         if self.stored_bytes is not None and found.kept + size > self.stored_bytes:
             return "stored_bytes"
         return "waiting" if found.waits and found.over else ""
@@ -198,6 +203,7 @@ class Found:
         over: As many runs of its subject wait as may.
         used: The tokens that its subject has used of the day.
         kept: The bytes that its owner keeps.
+        used_nano: What its subject has spent of the day, in nano-USD.
     """
 
     busy: bool
@@ -205,6 +211,7 @@ class Found:
     over: bool
     used: int = 0
     kept: int = 0
+    used_nano: int = 0
 
 
 def look(
@@ -234,9 +241,9 @@ def look(
             "keeper": subject if owner.startswith(NOBODY) else owner,
         },
     )
-    ((busy, waiting, executed, behind, used, kept),) = yield asked
+    ((busy, waiting, executed, behind, used, spent, kept),) = yield asked
     if dialect is Dialect.POSTGRESQL and share.at_once - executed <= _CLOSE and not busy:
         yield LOCK_SHARE(share=subject)
-        ((busy, waiting, executed, behind, used, kept),) = yield asked
+        ((busy, waiting, executed, behind, used, spent, kept),) = yield asked
     waits = busy or behind or not share.room or executed >= share.at_once
-    return Found(bool(busy), bool(waits), waiting >= share.waiting, used, kept)
+    return Found(bool(busy), bool(waits), waiting >= share.waiting, used, kept, spent)

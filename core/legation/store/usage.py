@@ -1,4 +1,4 @@
-"""The counts of subjects in the database: the bytes that they keep, the tokens of their day.
+"""The counts of subjects in the database: the bytes they keep, the tokens and costs of their day.
 
 The bytes of an owner are the sum of those of its sessions, as `sessions.bytes` has them: each unit
 that changes the one changes the other, in one transaction.  What is counted for a session is given
@@ -31,18 +31,25 @@ __all__ = [
 NOBODY: Final = "~nobody:"
 """The beginning of an owner that is nobody: of one session each."""
 
-_ADD: Final = """on conflict (subject) do update set bytes = usage.bytes + excluded.bytes,
+_MOST_COST: Final = 10**18
+"""A day that has cost more, in nano-USD, has a cost that no longer grows: it fits the column."""
+
+_ADD: Final = f"""on conflict (subject) do update set bytes = usage.bytes + excluded.bytes,
         tokens = case when usage.day < excluded.day then excluded.tokens
             else usage.tokens + excluded.tokens end,
+        cost_nano = case when usage.day < excluded.day then excluded.cost_nano
+            when usage.cost_nano > {_MOST_COST} then usage.cost_nano
+            else usage.cost_nano + excluded.cost_nano end,
         day = case when usage.day < excluded.day then excluded.day else usage.day end
-    returning subject, day, tokens"""
+    returning subject, day, tokens, cost_nano"""
 ADD: Final = Sql(
-    f"""insert into usage (subject, bytes, day, tokens) values (:subject, :bytes, :day, :tokens)
-    {_ADD}"""
+    f"""insert into usage (subject, bytes, day, tokens, cost_nano)
+    values (:subject, :bytes, :day, :tokens, :cost) {_ADD}"""
 )
 ADD_TWO: Final = Sql(
-    f"""insert into usage (subject, bytes, day, tokens)
-    values (:subject, :bytes, :day, :tokens), (:other, :other_bytes, :day, :other_tokens) {_ADD}"""
+    f"""insert into usage (subject, bytes, day, tokens, cost_nano)
+    values (:subject, :bytes, :day, :tokens, :cost),
+        (:other, :other_bytes, :day, :other_tokens, :other_cost) {_ADD}"""
 )
 ADD_BYTES: Final = Sql(
     """update sessions set bytes = bytes + :bytes
@@ -62,22 +69,24 @@ def keeper_of(owner: str, subject: str | None) -> str:
 
 
 def add_usage(
-    keeper: str, bytes_: int, subject: str, tokens: int, now_us: int
-) -> Statements[tuple[int, int]]:
-    """Yield one statement that counts bytes for `keeper` and tokens for `subject`.
+    keeper: str, bytes_: int, subject: str, tokens: int, now_us: int, cost: int = 0
+) -> Statements[tuple[int, int, int]]:
+    """Yield one statement that counts bytes for `keeper`, tokens and their cost for `subject`.
 
-    It is the last of its unit.  Return the newest day of the subject, and the tokens of that.
+    It is the last of its unit.  Return the newest day of the subject, with the tokens and the cost
+    of that, in nano-USD.
     """
     day = now_us // DAY_US
     if keeper == subject:
-        rows = yield ADD(subject=subject, bytes=bytes_, day=day, tokens=tokens)
+        rows = yield ADD(subject=subject, bytes=bytes_, day=day, tokens=tokens, cost=cost)
     else:
-        (one, of_one), (two, of_two) = sorted(((keeper, (bytes_, 0)), (subject, (0, tokens))))
+        both = ((keeper, (bytes_, 0, 0)), (subject, (0, tokens, cost)))
+        (one, of_one), (two, of_two) = sorted(both)
         rows = yield ADD_TWO(
-            subject=one, bytes=of_one[0], tokens=of_one[1],
-            other=two, other_bytes=of_two[0], other_tokens=of_two[1], day=day,
+            subject=one, bytes=of_one[0], tokens=of_one[1], cost=of_one[2],
+            other=two, other_bytes=of_two[0], other_tokens=of_two[1], other_cost=of_two[2], day=day,
         )  # fmt: skip
-    (found,) = [(newest, used) for name, newest, used in rows if name == subject]
+    (found,) = [(newest, used, spent) for name, newest, used, spent in rows if name == subject]
     return found
 
 
@@ -92,7 +101,8 @@ USED: Final = Sql(
         (select count(*) {_OF_SUBJECT.format(state=_UNDER_WAY)}),
         (select count(*) {_OF_SUBJECT.format(state=WAITING_RUN)}),
         coalesce((select bytes from usage where subject = :owner), 0),
-        coalesce((select tokens from usage where subject = :subject and day >= :day), 0)"""
+        coalesce((select tokens from usage where subject = :subject and day >= :day), 0),
+        coalesce((select cost_nano from usage where subject = :subject and day >= :day), 0)"""
 )
 
 
@@ -105,12 +115,14 @@ class SubjectUsage:
         waiting: Its runs that wait.
         bytes: What its owner keeps.
         tokens: The tokens of the day.
+        cost_nano: What they cost, in nano-USD.
     """
 
     runs: int
     waiting: int
     bytes: int
     tokens: int
+    cost_nano: int = 0
 
 
 @frozen
@@ -123,8 +135,8 @@ class FetchUsage(ReadUnit[SubjectUsage]):
 
     def statements(self, dialect: Dialect) -> Statements[SubjectUsage]:
         """Yield one read."""
-        ((runs, waiting, kept, tokens),) = yield USED.of(self, day=self.now_us // DAY_US)
-        return SubjectUsage(runs, waiting, kept, tokens)
+        (columns,) = yield USED.of(self, day=self.now_us // DAY_US)
+        return SubjectUsage(*columns)
 
 
 _LOG: Final = """select

@@ -148,6 +148,7 @@ def test_the_labels_of_this_release() -> None:
         "2.10.0",
         "2.11.0",
         "2.12.0",
+        "2.13.0",
     ]
 
 

@@ -267,7 +267,7 @@ def test_the_tokens_of_steps_are_those_of_models_since_the_last_pause() -> None:
     )
     record = RunRecord("r", 0, {step.place: step for step in steps}, attempt=1)
 
-    assert record.sum_tokens() == 14
+    assert record.sum_usage().total_tokens == 14
 
 
 @tool(requires_confirmation=True)

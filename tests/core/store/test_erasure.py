@@ -42,6 +42,7 @@ from ...people_rows import (
     put_reply,
     put_run,
     put_session,
+    put_summary,
     reply_to,
 )
 
@@ -66,6 +67,7 @@ KEPT: Final = (0, 0, 0)
 EFFECTS: Final[dict[str, tuple[int, int, int]]] = {
     "sessions": (1, 1, 0),
     "session_states": (1, 1, 1),
+    "session_summaries": (1, 1, 1),
     "runs": (2, 2, 1),
     "events": (2, 2, 1),
     "steps": (2, 2, 1),
@@ -171,6 +173,23 @@ def test_the_bytes_of_a_run_are_given_back_and_never_more() -> None:
     assert database.ask("select bytes from usage") == [(0,)]
 
 
+def test_a_summary_goes_with_a_run_that_it_covers_and_no_other_does() -> None:
+    database = Database()
+    for owner, session_id in ((ADA, "s"), (ADA, "t"), (EVE, "s")):
+        put_session(database, owner, session_id, bytes=100)
+        for number in (1, 2, 3):
+            put_summary(database, owner, session_id, number)
+    put(database, "usage", subject=ADA, bytes=200)
+    put_run(database, ADA, "s", "one", run_no=2)
+    database.run(DeleteRun(ADA, "s", "one", 2))
+
+    left = "select owner, session_id, run_no from session_summaries order by 1, 2, 3"
+    whole = [(owner, s, n) for owner, s in ((ADA, "t"), (EVE, "s")) for n in (1, 2, 3)]
+    assert database.ask(left) == [(ADA, "s", 1), *whole]
+    freed = len("{}") + len('{"x":1}') + 2 * len("about ada")
+    assert database.ask("select bytes from usage") == [(200 - freed,)]
+
+
 # --- a person ----------------------------------------------------------------------------------
 
 
@@ -186,7 +205,7 @@ def test_a_person_is_counted_as_it_is_erased() -> None:
         erased += tally
     erased += database.run(EraseSession(ADA, "chat:1", 2)) + database.run(ForgetPerson(ADA, ADA))
     assert erased == counted
-    assert erased == Tally(1, 2, 2, 2, 1, 2, 2, 3, 2)
+    assert erased == Tally(1, 2, 2, 2, 1, 2, 2, 3, 2, 1)
     assert database.run(CountPerson(ADA, ADA)) == Tally()
 
 

@@ -23,6 +23,7 @@ from legation.values import frozen
 
 from ...old_data import NODE, NOW_US, OLD_US, YOUNG_US, claim, store_run, sweep
 from ...one_database import Database
+from ...people_rows import put_summary
 
 MONTH: Final = 30
 BEFORE_US: Final = NOW_US - MONTH * DAY_US
@@ -333,6 +334,20 @@ def test_a_state_goes_with_the_last_run_that_left_it(database: Database) -> None
     assert sweep(database.run, Periods(runs=MONTH)) == {"runs": 2}
     assert count(database, "session_states") == [1]
     assert counted(database)[0] == stored(database, "s")
+
+
+def test_a_summary_goes_with_the_first_run_that_it_covers(database: Database) -> None:
+    store_run(database.run, "r1", YOUNG_US)
+    store_run(database.run, "r2", OLD_US)
+    store_run(database.run, "r3", YOUNG_US)
+    for number in (1, 2, 3):
+        put_summary(database, "ada", "s", number)
+    database.ask("update sessions set bytes = bytes + 27")
+    database.ask("update usage set bytes = bytes + 27")
+
+    assert sweep(database.run, Periods(runs=MONTH)) == {"runs": 1}
+    assert database.ask("select run_no from session_summaries") == [(1,)]
+    assert counted(database) == (stored(database, "s") + 9,) * 2
 
 
 # --- events and steps

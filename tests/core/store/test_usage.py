@@ -95,7 +95,7 @@ def test_a_run_is_counted_where_it_ends_and_once(database: Database) -> None:
     again = database.run(unit)
 
     size = len(INPUT) + len('{"content":"é"}'.encode()) + len('{"n":1}')
-    assert (ended.used, again.used) == ((0, 7), None)
+    assert (ended.used, again.used) == ((0, 7, 0), None)
     assert usage(database) == SubjectUsage(0, 0, size, 7)
     assert sum_sessions(database) == size
 
@@ -103,12 +103,20 @@ def test_a_run_is_counted_where_it_ends_and_once(database: Database) -> None:
 def test_tokens_are_those_of_a_day(database: Database) -> None:
     for number, day in enumerate((0, 0, 1, 0)):
         database.run(start(run_id=f"r{number}"))
-        unit = finish(run_id=f"r{number}", tokens=10, now_us=day * DAY_US + 5)
+        unit = finish(run_id=f"r{number}", tokens=10, cost=4, now_us=day * DAY_US + 5)
         used = database.run(unit).used
         # The clock of a node that is behind counts for the newest day.
-        assert used == [(0, 10), (0, 20), (1, 10), (1, 20)][number]
-    assert usage(database, now_us=DAY_US).tokens == 20
-    assert usage(database, now_us=2 * DAY_US).tokens == 0
+        assert used == [(0, 10, 4), (0, 20, 8), (1, 10, 4), (1, 20, 8)][number]
+    assert usage(database, now_us=DAY_US) == SubjectUsage(0, 0, sum_sessions(database), 20, 8)
+    assert usage(database, now_us=2 * DAY_US) == SubjectUsage(0, 0, sum_sessions(database), 0, 0)
+
+
+def test_a_cost_beyond_all_measure_still_fits_the_column(database: Database) -> None:
+    for number in range(3):
+        database.run(start(run_id=f"r{number}"))
+        database.run(finish(run_id=f"r{number}", cost=6 * 10**17))
+
+    assert usage(database).cost_nano == 12 * 10**17
 
 
 @pytest.mark.parametrize("subject", ["~agent:desk:ada", "zoe"])
@@ -118,7 +126,7 @@ def test_bytes_are_counted_for_the_owner_and_tokens_for_the_subject(
     database.run(start(share=RunShare(subject)))
     ended = database.run(finish(subject=subject, tokens=7))
 
-    assert ended.used == (0, 7)
+    assert ended.used == (0, 7, 0)
     assert usage(database).tokens == usage(database, subject).bytes == 0
     assert usage(database, subject).tokens == 7
     assert usage(database).bytes == sum_sessions(database) > 0
@@ -196,6 +204,8 @@ def test_an_owner_who_keeps_as_much_as_it_may_stores_no_more(database: Database)
     [
         (RunShare(tokens_per_day=7), "tokens"),
         (RunShare(tokens_per_day=8), ""),
+        (RunShare(cost_per_day=5), "cost"),
+        (RunShare(cost_per_day=6), ""),
         (RunShare(stored_bytes=10), "stored_bytes"),
         (RunShare(stored_bytes=1_000), ""),
         (RunShare(state_bytes=12), "state_bytes"),
@@ -206,7 +216,7 @@ def test_a_run_that_is_over_a_limit_is_not_stored(
     database: Database, share: RunShare, over: str
 ) -> None:
     database.run(start())
-    database.run(finish(tokens=7))
+    database.run(finish(tokens=7, cost=5))
     before = usage(database)
 
     started = database.run(start(run_id="r2", share=share, state='{"key":"é1"}'))
@@ -216,7 +226,7 @@ def test_a_run_that_is_over_a_limit_is_not_stored(
         assert usage(database) == before
     else:
         assert started.claim is not None
-        assert started.claim.used == 7
+        assert (started.claim.used, started.claim.used_nano) == (7, 5)
 
 
 def test_a_state_over_its_limit_may_shrink(database: Database) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from ...effects import Program, Transact
 from ...shares.budgets import seconds_left
 from ...shares.exceeded import SHARES
+from ...shares.limits import find_cost_limit
 from ...shares.shares import Level
 from ...store.failures import StoreFailure
 from ...store.usage import FetchUsage
@@ -31,12 +32,17 @@ def describe_stored(call: Call) -> Program[list[dict[str, Any]]]:
             usage = yield from Transact(database, unit)
         except StoreFailure:
             continue
-        stored = (
+        stored: tuple[Level, ...] = (
             Level("runs", limits.runs, usage.runs),
             Level("waiting", limits.waiting, usage.waiting),
             Level("stored_bytes", limits.stored_bytes, usage.bytes),
             Level("tokens", limits.tokens_per_day, usage.tokens, seconds_left(call.now_us)),
         )
+        if limits.cost_per_day is not None:
+            cost = Level(
+                "cost", find_cost_limit(limits), usage.cost_nano, seconds_left(call.now_us)
+            )
+            stored = (*stored, cost)
         found += [{**_describe(level), "database": database} for level in stored]
     return found
 

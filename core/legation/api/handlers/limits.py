@@ -7,7 +7,7 @@ from typing import Final
 from ...http.refusals import StateTooLarge, StorageFull, TooManyRequests
 from ...shares.budgets import seconds_left
 from ...shares.exceeded import Exceeded
-from ...shares.limits import Limits
+from ...shares.limits import Limits, find_cost_limit
 
 __all__ = ["over_limit", "storage_full"]
 
@@ -30,6 +30,9 @@ def over_limit(
             return storage_full(limits)
         case "waiting":
             return TooManyRequests(Exceeded("waiting", limits.waiting))
+        case "cost":
+            spent, seconds = find_cost_limit(limits) or 0, seconds_left(now_us)
+            return TooManyRequests(Exceeded("cost", spent, seconds, _DAY_SECONDS))
         case _:
             most, seconds = limits.tokens_per_day or 0, seconds_left(now_us)
             return TooManyRequests(Exceeded("tokens", most, seconds, _DAY_SECONDS))

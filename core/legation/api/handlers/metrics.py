@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from ...effects import Program, Transact
 from ...http.messages import Response, text_response
+from ...money import number_of
 from ...observability.prometheus import MEDIA_TYPE, Family, Labels, Sample, exposition
 from ...store.channel_states import HeldChannel, ListHeld
 from ...store.counts import CountRuns
@@ -58,6 +59,7 @@ def show(call: Call) -> Program[Response]:
         *_process(call),
         *telemetry.families(),
         _build_ended_family(call),
+        *_cost_families(call),
         _build_turned_away_family(call),
         *_share_families(call),
         *_file_families(call),
@@ -88,6 +90,20 @@ def _build_ended_family(call: Call) -> Family:
             for key, count in sorted(call.context.ended.items())
         ),
     )
+
+
+def _cost_families(call: Call) -> Iterator[Family]:
+    """Yield what models have cost, where their prices are asked for."""
+    if call.registry.prices is not None:
+        yield Family(
+            "legation_cost_usd_total",
+            "counter",
+            "What requests to models have cost in this process, in US dollars.",
+            tuple(
+                Sample(number_of(cost), (("model", model),))
+                for model, cost in sorted(call.context.costs.items())
+            ),
+        )
 
 
 def _build_turned_away_family(call: Call) -> Family:

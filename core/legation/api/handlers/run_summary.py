@@ -15,6 +15,7 @@ from ...access.decide import name_of
 from ...effects import Program, Sleep, Transact
 from ...http.messages import Response, json_response
 from ...http.refusals import Fault
+from ...money import number_of
 from ...runs.output import iso_time
 from ...store.failures import StoreFailure
 from ...store.listed_runs import WINDOW, ListedRun, ListRuns
@@ -85,6 +86,7 @@ class _Sum:
     states: dict[str, int] = field(factory=dict[str, int])
     input_tokens: int = 0
     output_tokens: int = 0
+    cost_nano: int | None = None
     took_us: list[int] = field(factory=list[int])
 
     @property
@@ -97,6 +99,8 @@ class _Sum:
         self.states[run.status] = self.states.get(run.status, 0) + 1
         self.input_tokens += usage.get("input_tokens", 0)
         self.output_tokens += usage.get("output_tokens", 0)
+        if "cost_nano" in usage:
+            self.cost_nano = (self.cost_nano or 0) + usage["cost_nano"]
         if run.started_us is not None and run.ended_us is not None:
             self.took_us.append(run.ended_us - run.started_us)
 
@@ -109,6 +113,7 @@ class _Sum:
             "errors": self.states.get(RunState.ERROR.value, 0),
             "input_tokens": self.input_tokens,
             "output_tokens": self.output_tokens,
+            **({} if self.cost_nano is None else {"cost": number_of(self.cost_nano)}),
             "seconds_p50": _percentile(took_us, 50),
             "seconds_p95": _percentile(took_us, 95),
         }

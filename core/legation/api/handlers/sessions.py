@@ -33,7 +33,7 @@ from ...http.refusals import (
 )
 from ...models.conversation import Usage
 from ...runs.output import iso_time, render_row, run_output, run_row
-from ...runs.payloads import token_metrics
+from ...runs.payloads import usage_metrics
 from ...runs.retry import FEW, PASSING, with_retry
 from ...runs.topics import cancel_topic, runs_topic
 from ...shares.limits import Limits
@@ -633,7 +633,7 @@ def describe_session(call: Call, row: SessionRow, cost: Usage) -> dict[str, Any]
         "total_tokens": cost.total_tokens,
         f"{row.kind}_data": _component(call, row),
         "session_summary": row.summary,
-        "metrics": token_metrics(cost) if cost.total_tokens else {},
+        "metrics": usage_metrics(cost) if cost.total_tokens else {},
         "metadata": row.metadata,
     }
     return {name: value for name, value in fields.items() if value is not None}

@@ -118,6 +118,9 @@ _SUM: Final[Mapping[str, Schema]] = {
     "seconds_p50": {**_SECONDS, "description": "Half of those that ended took no longer"},
     "seconds_p95": {**_SECONDS, "description": "95 of 100 of those that ended took no longer"},
 }
+_COST: Final[Mapping[str, Schema]] = {
+    "cost": {**NUMBER, "description": "US dollars, where the prices are known"}
+}
 RUN_SUMS: Final[Mapping[str, Schema]] = {
     "RunSum": object_of(
         {
@@ -128,9 +131,10 @@ RUN_SUMS: Final[Mapping[str, Schema]] = {
             },
             **_SUM,
         },
+        _COST,
         description="The sum of the runs of one group",
     ),
-    "RunTotal": object_of(_SUM, description="The sum of all runs that were read"),
+    "RunTotal": object_of(_SUM, _COST, description="The sum of all runs that were read"),
     "RunSummary": object_of(
         {
             "data": list_of(ref("RunSum"), description="The largest first; hours in order"),
