@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 __all__ = [
     "Agent",
     "AnthropicModel",
+    "AskPerson",
     "Audit",
     "AuditKey",
     "AuthorizationConfig",
@@ -28,7 +29,12 @@ __all__ = [
     "Database",
     "EchoModel",
     "FromModel",
+    "Guard",
+    "Guarded",
+    "Judge",
+    "Length",
     "LimitOverrides",
+    "MatchesSchema",
     "Model",
     "NodeLimits",
     "Notify",
@@ -36,6 +42,8 @@ __all__ = [
     "Platform",
     "PlatformLimits",
     "Principal",
+    "Redact",
+    "Refuse",
     "Request",
     "Response",
     "Retention",
@@ -48,6 +56,7 @@ __all__ = [
     "Team",
     "TelegramChannel",
     "Tool",
+    "ToolAccess",
     "ToolError",
     "WhatsAppChannel",
     "__version__",
@@ -71,6 +80,17 @@ if TYPE_CHECKING:
         Notify,
         Retention,
         Team,
+    )
+    from .guards import (
+        AskPerson,
+        Guard,
+        Guarded,
+        Judge,
+        Length,
+        MatchesSchema,
+        Redact,
+        Refuse,
+        ToolAccess,
     )
     from .http.messages import Request, Response, Streamed
     from .kinds import (
@@ -113,9 +133,11 @@ _KINDS: Final = (
     "AnthropicModel CustomChannel EchoModel OpenAIModel Sender SlackChannel StandardChannel"
     " TelegramChannel WhatsAppChannel"
 )
+_GUARDS: Final = "AskPerson Guard Guarded Judge Length MatchesSchema Redact Refuse ToolAccess"
 _HOMES: Final = {
     **dict.fromkeys(_CONFIG.split(), "config"),
     **dict.fromkeys(_KINDS.split(), "kinds"),
+    **dict.fromkeys(_GUARDS.split(), "guards"),
     **dict.fromkeys(("Request", "Response", "Streamed"), "http.messages"),
     **dict.fromkeys(("FromModel", "Run", "RunFile", "Tool", "ToolError", "tool"), "tools"),
     **dict.fromkeys(("LimitOverrides", "NodeLimits", "PlatformLimits"), "shares.limits"),

@@ -18,6 +18,7 @@ from legation import Agent, ConfigurationError, Platform, Team
 from legation.access.claims import claim_faults
 from legation.access.revocations import MAX_FILE_BYTES
 from legation.config import AnyChannel, PlatformConfig, structure
+from legation.guards import Guard
 from legation.hosted.secret_sources import secret_paths, with_secret_paths
 from legation.http.refusals import Fault
 from legation.platform import with_environment
@@ -139,7 +140,11 @@ class _Importer:
         """Return `config` with what is imported in place of its name."""
         agents = [self._agent(agent, f"agents[{i}]") for i, agent in enumerate(config.agents)]
         teams = [
-            evolve(team, tools=self._tools(team, f"teams[{i}]"))
+            evolve(
+                team,
+                tools=self._tools(team, f"teams[{i}]"),
+                guards=self._guards(team, f"teams[{i}]"),
+            )
             for i, team in enumerate(config.teams)
         ]
         readers = {
@@ -163,7 +168,23 @@ class _Importer:
         run = agent.run
         if isinstance(run, str):
             run = self._resolve(run, f"{path}.run")
-        return evolve(agent, run=run, tools=self._tools(agent, path))
+        return evolve(
+            agent, run=run, tools=self._tools(agent, path), guards=self._guards(agent, path)
+        )
+
+    def _guards(self, item: Agent | Team, path: str) -> list[Any]:
+        return [
+            self._guard(guard, f"{path}.guards[{i}]") if isinstance(guard, Guard) else guard
+            for i, guard in enumerate(item.guards)
+        ]
+
+    def _guard(self, guard: Guard, path: str) -> Guard:
+        found = {
+            moment: self._resolve(function, f"{path}.{moment}")
+            for moment, function in guard.functions.items()
+            if isinstance(function, str)
+        }
+        return evolve(guard, **found)
 
     def _tools(self, item: Agent | Team, path: str) -> list[Any]:
         return [

@@ -36,6 +36,7 @@ _OF_A_MODEL: Final = (
     "model",
     "instructions",
     "tools",
+    "guards",
     "max_rounds",
     "max_tokens",
     "tool_timeout_seconds",

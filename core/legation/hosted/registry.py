@@ -51,6 +51,7 @@ from .abilities import NOT_IMPORTED, Abilities, abilities, is_duration
 from .audit_settings import AuditSettings, read_audit
 from .channel_kinds import find_kinds, read_settings
 from .channel_options import ChannelOptions, read_options
+from .guards import HostedGuard, host_guards
 from .notify import NOTIFY, NotifyRule, make_notices, notify_faults, read_secrets
 from .providers import model_of
 from .retention import make_periods
@@ -85,6 +86,7 @@ class Component(Abilities):
 
     `fragment` is its description as clients see it; `admin_fragment` adds what only an
     administrator may read (instructions).  `readers` read the text out of files, by their type.
+    `guards` stand in the order of their moments.
     """
 
     kind: str
@@ -99,6 +101,7 @@ class Component(Abilities):
     mode: str | None = None
     members: tuple[Component, ...] = ()
     readers: Mapping[str, Reader] = field(factory=dict[str, Reader])
+    guards: tuple[HostedGuard, ...] = ()
     fragment: bytes = field(init=False, repr=False)
     admin_fragment: bytes = field(init=False, repr=False)
     definition: Definition = field(init=False, repr=False)
@@ -153,6 +156,16 @@ class Component(Abilities):
         """How many teams are in one another here: none in an agent."""
         below = max((member.depth for member in self.members), default=0)
         return below + 1 if self.kind == "team" else 0
+
+    @property
+    def reads_scopes(self) -> bool:
+        """Whether a guard here, or of a member, is given the scopes of the caller."""
+        own = any(guard.reads_scopes for guard in self.guards)
+        return own or any(member.reads_scopes for member in self.members)
+
+    def guards_at(self, moment: str) -> tuple[HostedGuard, ...]:
+        """Return the guards that act at `moment`, in their order."""
+        return tuple(guard for guard in self.guards if guard.at == moment)
 
     def tool(self, name: str) -> Tool | None:
         """Return the tool of this name."""
@@ -537,9 +550,15 @@ class _Builder:
             database=self._find_database(item.database, path),
             version=self._check_version(item.version, path),
             readers=self.readers,
+            guards=self._guards(item, path),
             **asdict(abilities(item, path, self._fault), recurse=False),
             **own,
         )
+
+    def _guards(self, item: Agent | Team, path: str) -> tuple[HostedGuard, ...]:
+        if not item.guards:
+            return ()
+        return host_guards(item, path, self.config.agents, self._find_model, self._fault)
 
     def _check_version(self, version: str | None, path: str) -> str | None:
         if version is not None and not well_formed_id(version):

@@ -292,6 +292,12 @@ _LISTED: Final = (
         "There were more incidents than the list takes of one minute; the log has all of them.",
     ),
     LogEvent(
+        "guard_failed",
+        _ERROR,
+        ("run_id", "component", "guard", "error"),
+        "A function that is a guard gave no verdict, as `error` says, and its run ends.",
+    ),
+    LogEvent(
         "instructions_failed",
         _ERROR,
         ("run_id", "component", "error"),

@@ -249,7 +249,9 @@ class _Replay:
             run_no=2 if self.recording.history else 1,
             state=self.state,
         )
-        journal = Journal(self.component.database, run, _NODE, 0, given=Given(asked))
+        journal = Journal(
+            self.component.database, run, _NODE, 0, given=Given(asked), played=self.lookup.play
+        )
         return EventWriter(journal, EventOrigin(run, self.component.name), streamed=False), asked
 
     def _take_all(self, writer: EventWriter, asked: Mapping[str, Any]) -> Program[End]:

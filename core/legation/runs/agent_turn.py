@@ -42,6 +42,7 @@ from .events import (
     ToolCallError,
     ToolCallStarted,
 )
+from .guarding import Guards
 from .model_places import call_in_turn
 from .payloads import NOT_KNOWN, call_sentence, tokens, tokens_apart, tool_execution
 from .step_outcomes import StepTooLarge, encode_call, encode_model
@@ -152,6 +153,7 @@ class Turn:
         in_doubt: What becomes of a call in doubt that must not be called again: `ask`, `tell` or
             `end`.
         shape: The shape that the answer is read by, where the schema is that of a class.
+        guards: Those around the model and its tools, if there are any.
     """
 
     writer: EventWriter
@@ -163,6 +165,7 @@ class Turn:
     tool_choice: str | None = None
     in_doubt: str = "ask"
     shape: Shape | None = None
+    guards: Guards | None = None
     _asked_us: int = field(default=0, init=False)
     _again: bool = field(default=False, init=False)
     _in_hand: int = field(default=0, init=False)
@@ -186,7 +189,10 @@ class Turn:
                 if self.state.waits:
                     return Waits()
                 if (last := self.state.last) is not None:
-                    return self._final(last.result or "")
+                    result = last.result or ""
+                    if self.guards is not None:
+                        result = yield from self.guards.check_last(last)
+                    return self._final(result)
                 self.state = self.state.with_results(self.writer.journal.now_us)
                 if self.writer.journal.spending is not None and (over := self._overspent(1)):
                     return over
@@ -201,7 +207,9 @@ class Turn:
 
     def _ask(self) -> Program[Reply]:
         """Ask the model once; all that it reads is stored before."""
-        writer = self.writer
+        writer, guards = self.writer, self.guards
+        if guards is not None:
+            self.state = yield from guards.prepare(self.state)
         message_id = f"{writer.origin.run.run_id}.{len(self.state.said) + 1}"
         again = True if self._again else ABSENT
         request = ModelRequestStarted(self.model.id, self.model.provider, message_id, again)
@@ -215,6 +223,9 @@ class Turn:
         now_us = writer.journal.now_us = yield from Now()
         writer.look()
         reply = self._make_storable(reply)
+        if guards is not None:
+            reply = yield from guards.judge(reply, self.state)
+            now_us = writer.journal.now_us
         said, calls, thoughts = reply.content, reply.calls, reply.thoughts
         seen = reply.reasoning
         message = Message("assistant", said, calls=calls, thoughts=thoughts, reasoning=seen)
@@ -225,6 +236,8 @@ class Turn:
         if writer.journal.spending is not None:
             writer.journal.spending.spend(reply.usage.total_tokens)
         writer.note(_build_completed(self.model, reply, seconds))
+        if guards is not None and guards.refused is not None:
+            raise guards.refused
         if reply.calls:
             admitted = self._admit(reply, now_us)
             self._note_answer(encode_model(message, reply.usage, seconds, admitted))
@@ -232,12 +245,17 @@ class Turn:
 
     def _note_answer(self, outcome: Mapping[str, Any]) -> None:
         place = str(self.state.rounds)
+        if self.guards is not None:
+            outcome = {**outcome, **self.guards.members}
         self.writer.note_step(place, StepKind.MODEL, self.model.id, self._asked_us, outcome)
 
     def _prompt(self) -> Prompt:
         limit, spent = self.limits.tokens, self.state.usage.total_tokens
+        messages = self.state.messages
+        if self.guards is not None:
+            messages = self.guards.render(messages)
         return Prompt(
-            fit(self.state.messages, self.model),
+            fit(messages, self.model),
             tools=self.tool_set.specs,
             output_schema=self.schema,
             max_tokens=None if limit is None else max(1, limit - spent),

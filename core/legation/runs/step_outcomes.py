@@ -31,10 +31,12 @@ __all__ = [
     "decode_calls",
     "decode_model",
     "decode_outcome",
+    "decode_start_usage",
     "encode_call",
     "encode_calls",
     "encode_model",
     "encode_outcome",
+    "encode_usage",
 ]
 
 MAX_OUTCOME: Final = 1 << 20
@@ -47,6 +49,10 @@ START: Final = "0"
 """The place of the start of a run, behind the prefix of a member."""
 
 _FORMAT: Final = 1
+_GUARDED: Final = 2
+"""The format of an outcome without whose members another text is read than the model read."""
+
+_READ: Final = ("message", "prompt")
 _DEFLATED: Final = "z:"
 _TOO_LARGE: Final = (
     "The run was ended: step {} ({}) has {} bytes, and no more than {} are stored of one"
@@ -70,7 +76,8 @@ def encode_outcome(place: str, asked: str, members: Mapping[str, Any]) -> str:
     Raises:
         StepTooLarge: It is longer than `MAX_OUTCOME`.
     """
-    text = compact_json({"f": _FORMAT, **members})
+    form = _GUARDED if any(name in members for name in _READ) else _FORMAT
+    text = compact_json({"f": form, **members})
     data = text.encode()
     if len(data) > MAX_OUTCOME and len(data) - _count_state(members) > MAX_OUTCOME:
         raise StepTooLarge(place, asked, len(data))
@@ -93,7 +100,7 @@ def decode_outcome(text: str) -> Mapping[str, Any]:
     if text.startswith(_DEFLATED):
         text = zlib.decompress(b64decode(text[len(_DEFLATED) :])).decode()
     members: dict[str, Any] = json.loads(text)
-    if members.get("f") != _FORMAT:
+    if members.get("f") not in (_FORMAT, _GUARDED):
         raise UnknownOutcome(f"format {members.get('f')}")
     return members
 
@@ -108,7 +115,8 @@ _USAGE: Final = tuple(member.name for member in fields(Usage))
 class ModelOutcome:
     """An answer of a model as it was stored: its calls are as they were admitted.
 
-    `correction` is the sentence that asks for another answer, empty where none does.
+    `correction` is the sentence that asks for another answer, empty where none does; `prompt` what
+    a guard has put in place of the last message before it.
     """
 
     message: Message
@@ -116,6 +124,7 @@ class ModelOutcome:
     seconds: float | None
     calls: tuple[CallState, ...]
     correction: str
+    prompt: str | None = None
 
 
 def encode_model(
@@ -133,7 +142,7 @@ def encode_model(
         "thoughts": thoughts,
         "reasoning": message.reasoning,
         "correction": correction,
-        "usage": [getattr(usage, name) for name in _USAGE],
+        "usage": encode_usage(usage),
         "seconds": seconds,
     }
     return {name: value for name, value in whole.items() if value not in _NOTHING}
@@ -150,7 +159,18 @@ def decode_model(members: Mapping[str, Any], at_us: int) -> ModelOutcome:
         reasoning=members.get("reasoning", ""),
     )
     usage, seconds = Usage(*members["usage"]), members.get("seconds")
-    return ModelOutcome(message, usage, seconds, calls, members.get("correction", ""))
+    correction, prompt = members.get("correction", ""), members.get("prompt")
+    return ModelOutcome(message, usage, seconds, calls, correction, prompt)
+
+
+def encode_usage(usage: Usage) -> list[int]:
+    """Return a cost, as an outcome has it."""
+    return [getattr(usage, name) for name in _USAGE]
+
+
+def decode_start_usage(members: Mapping[str, Any]) -> Usage:
+    """Return what guards cost before a run, by the outcome of its start."""
+    return Usage(*members.get("usage", ()))
 
 
 def encode_calls(calls: Iterable[CallState]) -> list[list[Any]]:
@@ -160,7 +180,9 @@ def encode_calls(calls: Iterable[CallState]) -> list[list[Any]]:
 
 def _encode_admitted(call: CallState) -> list[Any]:
     made = [call.call.id, call.call.name, call.call.arguments, call.standing.value]
-    return [*made, call.result] if call.standing is Standing.DONE else made
+    if call.standing is Standing.DONE:
+        return [*made, call.result]
+    return made if call.reason is None else [*made, call.reason]
 
 
 def decode_calls(stored: Iterable[Sequence[Any]], at_us: int) -> tuple[CallState, ...]:
@@ -181,7 +203,8 @@ def _decode_admitted(stored: Sequence[Any], at_us: int) -> CallState:
         return evolve(state.with_result(result[0], failed=True), announced=True)
     if stands is Standing.DUE:
         return state
-    return evolve(state, standing=stands, needs=stands, announced=True)
+    reason = result[0] if result else None
+    return evolve(state, standing=stands, needs=stands, announced=True, reason=reason)
 
 
 # --- Outcomes of calls -------------------------------------------------------------------------

@@ -17,6 +17,7 @@ __all__ = [
     "FORK_START",
     "MODEL_CALLS",
     "OF_TURN",
+    "SCOPES",
     "STATE_BYTES",
     "TOKENS_PER_DAY",
     "list_terms",
@@ -25,6 +26,9 @@ __all__ = [
 TOKENS_PER_DAY: Final = "tokens_per_day"
 STATE_BYTES: Final = "state_bytes"
 MODEL_CALLS: Final = "model_calls"
+
+SCOPES: Final = "scopes"
+"""The member of the input of a run with the scopes of its caller, where a guard reads them."""
 
 COUNTED: Final = "counted"
 """The member of the input of a run that paused: the bytes of that and of its output, which are
