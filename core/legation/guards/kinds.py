@@ -68,6 +68,12 @@ def _lists(given: Mapping[str, Iterable[str]]) -> Mapping[str, tuple[str, ...]]:
     return {key: _texts(names) for key, names in given.items()}
 
 
+def _lists_or_none(
+    given: Mapping[str, Iterable[str]] | None,
+) -> Mapping[str, tuple[str, ...]] | None:
+    return None if given is None else _lists(given)
+
+
 def _check_of(of: tuple[str, ...], allowed: Iterable[str] = tuple(MOMENT_OF)) -> Faults:
     known = tuple(allowed)
     if not of:
@@ -208,9 +214,7 @@ class ToolAccess(PureGuard):
 
     kind: ClassVar[str] = "tool_access"
 
-    allow: Mapping[str, tuple[str, ...]] | None = field(
-        default=None, converter=lambda given: None if given is None else _lists(given)
-    )
+    allow: Mapping[str, tuple[str, ...]] | None = field(default=None, converter=_lists_or_none)
     deny: Mapping[str, tuple[str, ...]] = field(factory=dict[str, Any], converter=_lists)
 
     @property

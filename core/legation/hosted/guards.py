@@ -18,9 +18,7 @@ APPROVE: Final = "approve_answer"
 """The name of the call that stands for an answer which waits for a person."""
 
 _NO_GUARD: Final = "is no guard: write Guard(before_run=…), or one of the kinds that are shipped"
-_TAKEN: Final = (
-    f"a tool {APPROVE!r} is not allowed beside guards: an answer that waits has the name"
-)
+_TAKEN: Final = f"not allowed beside a tool {APPROVE!r}: an answer that waits has the name"
 _NO_AGENT: Final = "no agent {!r}"
 _NO_TEXT: Final = "the instructions of the agent {!r} are a function, and its guard needs a text"
 _ALONE: Final = "the agent {!r} is a function: name one that has a model"
@@ -91,7 +89,7 @@ def _host_functions(guard: Guard, path: str, say: Say) -> Iterator[HostedGuard]:
         if isinstance(function, str):
             say(here, f"{function!r} {NOT_IMPORTED}")
             continue
-        name = guard.name or getattr(function, "__name__", type(function).__name__)
+        name: str = guard.name or getattr(function, "__name__", type(function).__name__)
         try:
             yield HostedGuard(name, moment, host_guard(function))
         except ToolFault as fault:
