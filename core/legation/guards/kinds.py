@@ -44,7 +44,7 @@ _NOUNS: Final[Mapping[str, str]] = {
     "before_run": "message",
     "before_model": "message",
     "after_model": "answer",
-    "before_tool": "arguments",
+    "before_tool": "text of arguments",
     "after_tool": "result",
 }
 _ANYBODY: Final = "*"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, Final, TypeAlias
 
 from ..tools.accepted import is_array, is_object
@@ -37,7 +38,10 @@ _GROUP: Final = re.compile(r"[0-9]++")
 
 _CARD_DIGITS: Final = range(13, 20)
 _IBAN_LEAST: Final = 15
-_DOUBLED: Final = (0, 2, 4, 6, 8, 1, 3, 5, 7, 9)  # ISO/IEC 7812-1, Annex B: the digits of twice it
+# ISO/IEC 7812-1, Annex B: what a digit counts, and the sum of the digits of twice it.
+_PLAIN: Final = bytes.maketrans(b"0123456789", bytes(range(10)))
+_DOUBLED: Final = bytes.maketrans(b"0123456789", bytes((0, 2, 4, 6, 8, 1, 3, 5, 7, 9)))
+_SEPARATORS: Final = str.maketrans("", "", " -")
 
 
 def _find_all(pattern: re.Pattern[str]) -> Callable[[str], Iterator[tuple[int, int]]]:
@@ -50,51 +54,43 @@ def _find_all(pattern: re.Pattern[str]) -> Callable[[str], Iterator[tuple[int, i
 def _find_cards(text: str) -> Iterator[tuple[int, int]]:
     """Yield numbers of 13 to 19 digits, in groups or not, whose check digit is right."""
     for run in _DIGITS.finditer(text):
-        groups = [match.span() for match in _GROUP.finditer(text, *run.span())]
-        sums, counts = _sum_digits(text, groups)
-        first = 0
-        while first < len(groups):
-            last = _find_card(sums, counts, first)
-            if last is None:
-                first += 1
-            else:
-                yield groups[first][0], groups[last][1]
-                first = last + 1
+        if run.end() - run.start() >= _CARD_DIGITS.start:
+            offset = run.start()
+            yield from ((offset + begin, offset + end) for begin, end in _find_in_run(run[0]))
 
 
-def _sum_digits(
-    text: str, groups: Sequence[tuple[int, int]]
-) -> tuple[list[tuple[int, int]], list[int]]:
-    """Return the sums of the digits before each group, every second doubled, and how many.
-
-    Of the two sums, one doubles the digits of odd places, and the other those of even ones.
-    """
-    odd = even = count = 0
-    sums, counts = [(0, 0)], [0]
-    for begin, end in groups:
-        for digit in map(int, text[begin:end]):
-            plain, doubled = digit, _DOUBLED[digit]
-            odd += doubled if count % 2 else plain
-            even += plain if count % 2 else doubled
-            count += 1
-        sums.append((odd, even))
-        counts.append(count)
-    return sums, counts
+def _find_in_run(run: str) -> Iterator[tuple[int, int]]:
+    """Yield the numbers of cards within digits that single spaces and hyphens divide in groups."""
+    groups = [match.span() for match in _GROUP.finditer(run)]
+    counts = [0, *accumulate(end - begin for begin, end in groups)]
+    ends = dict(zip(counts[1:], (end for _, end in groups), strict=True))
+    sums, last = _sum_digits(run.translate(_SEPARATORS).encode()), 0
+    for (begin, _), first in zip(groups, counts, strict=False):
+        if first >= last and (found := _find_card(sums, ends, first)):
+            last = found
+            yield begin, ends[last]
 
 
-def _find_card(sums: Sequence[tuple[int, int]], counts: Sequence[int], first: int) -> int | None:
-    """Return the last group of the longest card number that begins with the group `first`."""
-    found = None
-    for last in range(first, min(first + _CARD_DIGITS.stop, len(counts) - 1)):
-        size = counts[last + 1] - counts[first]
-        if size >= _CARD_DIGITS.stop:
-            break
-        # The last digit is not doubled: of an even number of digits, the last place is odd.
-        doubled = counts[last + 1] % 2
-        total = sums[last + 1][1 - doubled] - sums[first][1 - doubled]
-        if size in _CARD_DIGITS and total % 10 == 0:
-            found = last
-    return found
+def _sum_digits(digits: bytes) -> tuple[list[int], list[int]]:
+    """Return the sums of the digits before each place: every second doubled, from 0 or from 1."""
+    sums: list[list[int]] = []
+    for first in (0, 1):
+        mixed = bytearray(digits.translate(_PLAIN))
+        mixed[first::2] = digits.translate(_DOUBLED)[first::2]
+        sums.append([0, *accumulate(mixed)])
+    return sums[0], sums[1]
+
+
+def _find_card(
+    sums: tuple[list[int], list[int]], ends: Mapping[int, int], first: int
+) -> int | None:
+    """Return where the longest card number ends that begins with the digit `first`."""
+    for last in range(first + _CARD_DIGITS.stop - 1, first + _CARD_DIGITS.start - 1, -1):
+        if last in ends:
+            doubled = sums[last % 2]  # all but the last digit and every second before it
+            if (doubled[last] - doubled[first]) % 10 == 0:
+                return last
+    return None
 
 
 def _find_ibans(text: str) -> Iterator[tuple[int, int]]:
@@ -121,7 +117,7 @@ PATTERNS: Final[Mapping[str, Callable[[str], Iterator[tuple[int, int]]]]] = {
     "card": _find_cards,
     "phone": _find_all(_PHONE),
 }
-"""The patterns by their names; of two that overlap, the one that begins first counts."""
+"""The patterns by their names; two that overlap have the label of the first."""
 
 
 def _find_words(text: str, words: Sequence[str]) -> Iterator[_Span]:

@@ -86,7 +86,8 @@ class Component(Abilities):
 
     `fragment` is its description as clients see it; `admin_fragment` adds what only an
     administrator may read (instructions).  `readers` read the text out of files, by their type.
-    `guards` stand in the order of their moments.
+    `guards` stand in the order of their moments; `reads_scopes`: one of them, or of a member's, is
+    given the scopes of the caller.
     """
 
     kind: str
@@ -102,6 +103,7 @@ class Component(Abilities):
     members: tuple[Component, ...] = ()
     readers: Mapping[str, Reader] = field(factory=dict[str, Reader])
     guards: tuple[HostedGuard, ...] = ()
+    reads_scopes: bool = field(init=False)
     fragment: bytes = field(init=False, repr=False)
     admin_fragment: bytes = field(init=False, repr=False)
     definition: Definition = field(init=False, repr=False)
@@ -110,6 +112,8 @@ class Component(Abilities):
         for name, admin in (("fragment", False), ("admin_fragment", True)):
             object.__setattr__(self, name, compact_json(self.describe(admin=admin)).encode())
         object.__setattr__(self, "definition", self._define())
+        readers = (*self.guards, *self.members)
+        object.__setattr__(self, "reads_scopes", any(one.reads_scopes for one in readers))
 
     def _define(self) -> Definition:
         """Return what a run begins with, as the model is told it, by the digest of that."""
@@ -156,12 +160,6 @@ class Component(Abilities):
         """How many teams are in one another here: none in an agent."""
         below = max((member.depth for member in self.members), default=0)
         return below + 1 if self.kind == "team" else 0
-
-    @property
-    def reads_scopes(self) -> bool:
-        """Whether a guard here, or of a member, is given the scopes of the caller."""
-        own = any(guard.reads_scopes for guard in self.guards)
-        return own or any(member.reads_scopes for member in self.members)
 
     def guards_at(self, moment: str) -> tuple[HostedGuard, ...]:
         """Return the guards that act at `moment`, in their order."""

@@ -50,9 +50,7 @@ START: Final = "0"
 
 _FORMAT: Final = 1
 _GUARDED: Final = 2
-"""The format of an outcome without whose members another text is read than the model read."""
-
-_READ: Final = ("message", "prompt")
+"""The format of an outcome whose `message` or `prompt` the model read in place of another text."""
 _DEFLATED: Final = "z:"
 _TOO_LARGE: Final = (
     "The run was ended: step {} ({}) has {} bytes, and no more than {} are stored of one"
@@ -76,7 +74,7 @@ def encode_outcome(place: str, asked: str, members: Mapping[str, Any]) -> str:
     Raises:
         StepTooLarge: It is longer than `MAX_OUTCOME`.
     """
-    form = _GUARDED if any(name in members for name in _READ) else _FORMAT
+    form = _GUARDED if "message" in members or "prompt" in members else _FORMAT
     text = compact_json({"f": form, **members})
     data = text.encode()
     if len(data) > MAX_OUTCOME and len(data) - _count_state(members) > MAX_OUTCOME:

@@ -260,7 +260,7 @@ class LeaderToolSet:
             member_run.member, json.loads(member_run.run.input), writer, member_run.state
         )
         one = member_run.member
-        if one.instruct is None and not one.guards_at("before_run"):
+        if one.instruct is None and not (one.guards and one.guards_at("before_run")):
             writer.note_start()
         else:
             yield from store_start(writer)

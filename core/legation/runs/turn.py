@@ -70,7 +70,7 @@ def turn_of(
     if record is not None:
         state = fold(record, "", state)
     turn = (taker or make_turn)(component, asked, writer, state)
-    if component.instruct is not None or component.guards_at("before_run"):
+    if component.instruct is not None or (component.guards and component.guards_at("before_run")):
         yield from store_start(writer)
     return turn
 
@@ -120,12 +120,8 @@ def begins_again(component: Component, state: TurnState) -> bool:
 def make_tool_set(component: Component, state: TurnState) -> GuardedToolSet:
     """Return the tools that the turn of `component` may call by now."""
     if component.kind == "agent":
-        return GuardedToolSet(_agent_tools(component))
+        return GuardedToolSet(Toolbox(component.tools, component.tool_timeout_seconds))
     return GuardedToolSet(_leader_tools(component, state, make_turn))
-
-
-def _agent_tools(agent: Component) -> Toolbox:
-    return Toolbox(agent.tools, agent.tool_timeout_seconds)
 
 
 def make_turn(
@@ -155,9 +151,9 @@ def make_turn(
             shape,
         )
     limits = Limits(component.max_rounds, component.max_tokens)
-    guards = make_guards(component, writer)
+    guards = make_guards(component, writer) if component.guards else None
     if component.kind == "agent":
-        own = _agent_tools(component)
+        own = Toolbox(component.tools, component.tool_timeout_seconds)
         hands = own if guards is None else GuardedToolSet(own, guards)
         return Turn(
             writer,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from attrs import define, evolve, field
@@ -42,7 +42,8 @@ from legation.store.run_rows import ClaimedRun
 
 from .turn_kit import World, last_words
 
-SEEN: list[Guarded] = []
+REJECTED: Final = "Function call was rejected by the user"
+SEEN: Final[list[Guarded]] = []
 
 
 @define(eq=False)
@@ -330,8 +331,7 @@ def test_an_answer_that_is_not_approved_is_made_once_more() -> None:
         ("assistant", "the price is 5"),
         (
             "user",
-            "This answer was not sent: Function call was rejected by the user: too cheap."
-            " Answer again.",
+            f"This answer was not sent: {REJECTED}: too cheap. Answer again.",
         ),
     ]
 
