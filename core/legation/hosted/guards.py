@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
 from ..config import Agent, ModelLike, Team
 from ..guards import MOMENTS, Guard, GuardLike, Judge, PureGuard, ToolAccess
@@ -17,7 +17,6 @@ __all__ = ["APPROVE", "HostedGuard", "JudgingModel", "host_guards"]
 APPROVE: Final = "approve_answer"
 """The name of the call that stands for an answer which waits for a person."""
 
-_NO_GUARD: Final = "is no guard: write Guard(before_run=…), or one of the kinds that are shipped"
 _TAKEN: Final = f"not allowed beside a tool {APPROVE!r}: an answer that waits has the name"
 _NO_AGENT: Final = "no agent {!r}"
 _NO_TEXT: Final = "the instructions of the agent {!r} are a function, and its guard needs a text"
@@ -59,11 +58,7 @@ def host_guards(
     found: list[HostedGuard] = []
     for index, guard in enumerate(item.guards):
         here = f"{path}.guards[{index}]"
-        given = cast(Any, guard)
-        if not isinstance(given, Guard | Judge | PureGuard):
-            say(here, _NO_GUARD)
-            continue
-        faults = list(given.faults())
+        faults = list(guard.faults())
         for key, sentence in faults:
             say(f"{here}.{key}" if key else here, sentence)
         if not faults:

@@ -17,6 +17,7 @@ from attrs import define, evolve, field
 
 from ..access.decide import owner_of
 from ..effects import CallFunction, Concurrently, Nudge, Program, Publish, Returned, Transact
+from ..hosted.guards import APPROVE
 from ..hosted.registry import Component, Registry
 from ..http.messages import compact_json
 from ..incidents import where
@@ -433,7 +434,7 @@ class _Replay:
         recorded = self._find_result(lane, call, place)
         if kind is StepKind.MEMBER:
             self.starting = f"{place}/"
-        elif not self.options.live_tools:
+        elif not self.options.live_tools and name != APPROVE:
             if recorded is None:
                 self._end_at_call(lane, place, asked)
             else:

@@ -7,8 +7,8 @@ import pytest
 from legation.guards import (
     GUARDS,
     Guard,
-    GuardLike,
     Guarded,
+    GuardLike,
     Judge,
     Length,
     MatchesSchema,
@@ -85,7 +85,8 @@ def test_a_schema_that_is_none_is_a_fault() -> None:
             Length(3),
             Guarded("before_tool", arguments={"a": 1}),
             Refuse(
-                "The text of arguments is too long: it has 7 characters, and no more than 3 are allowed"
+                "The text of arguments is too long: it has 7 characters,"
+                " and no more than 3 are allowed"
             ),
         ),
         (MatchesSchema(SCHEMA), Guarded("after_model", '{"a":1}'), None),
