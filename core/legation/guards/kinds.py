@@ -94,7 +94,15 @@ class Guard:
 
     A function is given a `Guarded`, and the `Run` if it has a parameter of that type; it returns
     None, what takes the place of the text or of the arguments, `Refuse` or `AskPerson`.  In a file
-    it is named as `module:attribute`.  Its `name` is that of the function if it is not given.
+    it is named as `module:attribute`.
+
+    Attributes:
+        before_run: It is asked about the message of the run.
+        before_model: It is asked about the last message before each answer of the model.
+        after_model: It is asked about each answer.
+        before_tool: It is asked about each call of a tool.
+        after_tool: It is asked about each result.
+        name: The name in events and records; that of the function if it is not given.
     """
 
     kind: ClassVar[str] = "function"
@@ -154,7 +162,13 @@ class _OfSome(PureGuard):
 
 @frozen
 class Length(_OfSome):
-    """A text may have `most` characters, and must have `least`; of arguments, their JSON counts."""
+    """A text may have so many characters; of arguments, their JSON counts.
+
+    Attributes:
+        most: How many it may have.
+        of: What is measured: input, prompt, output, arguments, result.
+        least: How many it must have.
+    """
 
     kind: ClassVar[str] = "length"
 
@@ -180,7 +194,12 @@ class Length(_OfSome):
 
 @frozen
 class MatchesSchema(_OfSome):
-    """A text is a JSON object that satisfies `schema`, and so are arguments."""
+    """A text is a JSON object that satisfies a schema, and so are arguments.
+
+    Attributes:
+        schema: A JSON schema, as that of `output_schema`.
+        of: What is checked: output, arguments, result.
+    """
 
     kind: ClassVar[str] = "schema"
 
@@ -207,9 +226,12 @@ class MatchesSchema(_OfSome):
 class ToolAccess(PureGuard):
     """The tools that may be called for a caller, by the scopes that the caller holds.
 
-    A name that ends with `*` stands for all that begin so; the scope `*` is everybody's.  With
-    `allow`, a tool has to stand beside a scope of the caller's; one that stands there in `deny` is
-    refused whatever allows it.
+    A name that ends with `*` stands for all that begin so; the scope `*` is everybody's.
+
+    Attributes:
+        allow: Names of tools by scopes: one that stands beside no scope of the caller is refused.
+        deny: Names of tools by scopes: one that stands beside a scope of the caller is refused,
+            whatever allows it.
     """
 
     kind: ClassVar[str] = "tool_access"
@@ -253,6 +275,7 @@ class Redact(_OfSome):
     Attributes:
         patterns: Names of the table: key, email, iban, card, phone.
         words: Texts as they stand; no character in them has a meaning.
+        of: What is searched: input, prompt, output, arguments, result.
     """
 
     kind: ClassVar[str] = "redact"

@@ -44,14 +44,22 @@ class Guarded:
 
 @frozen
 class Refuse:
-    """The run ends, or the tool is not called: `sentence` says why, to who reads the outcome."""
+    """The run ends, or the tool is not called.
+
+    Attributes:
+        sentence: It says why, to who reads the outcome: the caller, or the model.
+    """
 
     sentence: str
 
 
 @frozen
 class AskPerson:
-    """A person is to approve the call of the tool, or the answer; `why` is shown to them."""
+    """A person is to approve the call of the tool, or the answer.
+
+    Attributes:
+        why: The reason, which is shown to them.
+    """
 
     why: str
 
