@@ -28,6 +28,7 @@ from legation import (
     tool,
 )
 from legation_testing import Client, Says, ScriptedModel, call, crash_everywhere
+from legation_testing.scripted_model import Step
 
 from ..callers import Issuer
 from ..two_databases import IN_MEMORY
@@ -81,7 +82,7 @@ class Desk:
             Judge(model="judge", instructions="Be fair.", of="input"),
             Redact(patterns="email", of="result"),
         )
-        steps = [
+        steps: list[Step] = [
             Says("", [call("book", what="all"), call("book", what="room")]),
             "done",
         ]
@@ -186,7 +187,7 @@ def test_two_callers_with_other_scopes_have_other_tools() -> None:
 def test_a_large_message_is_redacted() -> None:
     guards = [Redact(patterns=("key", "email", "iban", "card", "phone"), of="input")]
     platform = Platform(agents=[Agent(id="a", model=ScriptedModel(["ok", "ok"]), guards=guards)])
-    text = ("4111 1111 1111 1111 or ann@example.org; " * (LARGE // 40))[:LARGE]
+    text = ("4111 1111 1111 1111 or " * (LARGE // 20))[:LARGE]
 
     with Client(platform) as client:
         run = client.run("a", text)

@@ -84,9 +84,9 @@ def _host_functions(guard: Guard, path: str, say: Say) -> Iterator[HostedGuard]:
         if isinstance(function, str):
             say(here, f"{function!r} {NOT_IMPORTED}")
             continue
-        name: str = guard.name or getattr(function, "__name__", type(function).__name__)
+        own: str = getattr(function, "__name__", type(function).__name__)
         try:
-            yield HostedGuard(name, moment, host_guard(function))
+            yield HostedGuard(guard.name or own, moment, host_guard(function))
         except ToolFault as fault:
             say(here, str(fault))
 

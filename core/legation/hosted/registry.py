@@ -112,8 +112,9 @@ class Component(Abilities):
         for name, admin in (("fragment", False), ("admin_fragment", True)):
             object.__setattr__(self, name, compact_json(self.describe(admin=admin)).encode())
         object.__setattr__(self, "definition", self._define())
-        readers = (*self.guards, *self.members)
-        object.__setattr__(self, "reads_scopes", any(one.reads_scopes for one in readers))
+        readers = [one.reads_scopes for one in self.guards]
+        readers += [member.reads_scopes for member in self.members]
+        object.__setattr__(self, "reads_scopes", any(readers))
 
     def _define(self) -> Definition:
         """Return what a run begins with, as the model is told it, by the digest of that."""

@@ -13,6 +13,7 @@ from legation.replay.recording import BadRecording, Recording, read_recording
 from legation.replay.redaction import redact
 from legation.replay.replaying import ReplayOptions
 from legation_testing import Client, Says, ScriptedModel, call
+from legation_testing.scripted_model import Step
 
 from ...recordings import encode, record, take_again
 
@@ -56,7 +57,7 @@ GUARDS = (
 
 
 def host(*, team: bool = False) -> Platform:
-    script = [
+    script: list[Step] = [
         Says("a secret", [call("look", what="a"), call("erase", what="b")]),
         Says("", [call("look", what="dear")]),
         "done",
@@ -111,6 +112,29 @@ def test_a_redacted_recording_is_the_same() -> None:
 
     assert "Nothing is erased" not in encode(hidden).decode()
     assert take_again(hidden, host()).same
+
+
+def test_the_answer_of_a_member_that_is_the_teams_is_the_same() -> None:
+    def make() -> Platform:
+        task = call("delegate_task_to_member", member_id="m", task="go")
+        guards = [Redact(words="secret")]
+        return Platform(
+            agents=[Agent(id="m", model=ScriptedModel(["a secret"]), guards=guards)],
+            teams=[
+                Team(
+                    id="t",
+                    mode="route",
+                    members=["m"],
+                    model=ScriptedModel([task]),
+                    guards=[Redact(words="no such word")],
+                )
+            ],
+        )
+
+    with Client(make()) as client:
+        recording = record(client, client.run_team("t", "go"))
+
+    assert take_again(recording, make()).same
 
 
 @pytest.mark.parametrize("agent", ["b", "c"])

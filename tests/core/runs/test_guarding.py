@@ -38,6 +38,7 @@ from legation.runs.output import RunSummary
 from legation.runs.payloads import find_waiting, messages, requirements
 from legation.runs.turn import turn_of
 from legation.runs.turn_state import TurnState, dump
+from legation.shares.budgets import Budgets, Spending
 from legation.store.run_rows import ClaimedRun
 
 from .turn_kit import World, last_words
@@ -109,6 +110,7 @@ class Ran:
     kind: str = "agent"
     name: str = "a"
     writer: EventWriter | None = None
+    spending: Spending | None = None
 
     def go(self, record: bool = False) -> Outcome:
         component = self.platform.context.registry.components(self.kind)[self.name]
@@ -119,6 +121,7 @@ class Ran:
         )  # fmt: skip
         journal = Journal("main", run, "n", world.now_us)
         journal.given.asked = world.asked
+        journal.spending = self.spending
         self.writer = EventWriter(journal, EventOrigin(run, self.name), streamed=True)
         known = world.record() if record and world.events else None
         turn = world.drive(turn_of(component, "main", run, world.asked, self.writer, known))
@@ -217,6 +220,14 @@ def test_a_function_has_the_run_and_the_scopes() -> None:
 
     assert runs[0].run_id == "r"
     assert [Guarded("before_run", "go", scopes=("x:read",))] == SEEN
+
+
+def test_a_message_that_passes_leaves_the_start_as_it_is() -> None:
+    ran = run(Model((said("hello"),)), Length(10), Redact(words="x", of="input"))
+
+    ran.go()
+
+    assert outcome_of(ran, "0").keys() == {"f", "definition"}
 
 
 # --- Before and after an answer -----------------------------------------------------------------
@@ -496,6 +507,17 @@ def test_a_judge_is_asked_once_and_counted() -> None:
     assert ran.world.record().sum_tokens() == 6
 
 
+def test_a_judge_before_a_run_spends_the_tokens_of_the_day() -> None:
+    judge = Judge(model=Model((verdict(False),)), instructions="x", of="input")
+    ran = run(Model((said("hello"),)), judge)
+    ran.spending = Budgets().enter("main", "ann", 1_000, 0, 0)
+
+    with pytest.raises(GuardRefused):
+        ran.go()
+
+    assert ran.spending.count_left(0) == 994
+
+
 @pytest.mark.parametrize(
     ("answer", "sentence", "wanted"),
     [
@@ -529,7 +551,8 @@ def test_what_a_function_returns_must_be_a_verdict_of_its_moment() -> None:
         ("before_tool", {"a": "x" * 300_000}, "no JSON"),
         ("after_model", "x" * 1_100_000, "more than"),
     ):
-        guard = Guard(**{moment: lambda guarded, value=value: value})
+        function: dict[str, Any] = {moment: lambda guarded, value=value: value}
+        guard = Guard(**function)
         ran = run(Model((said("", call("look")), said("done"))), guard)
 
         with pytest.raises(GuardFailed, match=words):
