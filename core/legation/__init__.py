@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 __all__ = [
     "Agent",
     "AnthropicModel",
+    "AskPerson",
     "Audit",
     "AuditKey",
     "AuthorizationConfig",
@@ -29,7 +30,12 @@ __all__ = [
     "Database",
     "EchoModel",
     "FromModel",
+    "Guard",
+    "Guarded",
+    "Judge",
+    "Length",
     "LimitOverrides",
+    "MatchesSchema",
     "Model",
     "ModelPrice",
     "NodeLimits",
@@ -39,6 +45,8 @@ __all__ = [
     "PlatformLimits",
     "Prices",
     "Principal",
+    "Redact",
+    "Refuse",
     "Request",
     "Response",
     "Retention",
@@ -51,6 +59,7 @@ __all__ = [
     "Team",
     "TelegramChannel",
     "Tool",
+    "ToolAccess",
     "ToolError",
     "WhatsAppChannel",
     "__version__",
@@ -75,6 +84,17 @@ if TYPE_CHECKING:
         Prices,
         Retention,
         Team,
+    )
+    from .guards import (
+        AskPerson,
+        Guard,
+        Guarded,
+        Judge,
+        Length,
+        MatchesSchema,
+        Redact,
+        Refuse,
+        ToolAccess,
     )
     from .http.messages import Request, Response, Streamed
     from .kinds import (
@@ -119,9 +139,11 @@ _KINDS: Final = (
     "AnthropicModel CustomChannel EchoModel OpenAIModel Sender SlackChannel StandardChannel"
     " TelegramChannel WhatsAppChannel"
 )
+_GUARDS: Final = "AskPerson Guard Guarded Judge Length MatchesSchema Redact Refuse ToolAccess"
 _HOMES: Final = {
     **dict.fromkeys(_CONFIG.split(), "config"),
     **dict.fromkeys(_KINDS.split(), "kinds"),
+    **dict.fromkeys(_GUARDS.split(), "guards"),
     **dict.fromkeys(("Request", "Response", "Streamed"), "http.messages"),
     **dict.fromkeys(("FromModel", "Run", "RunFile", "Tool", "ToolError", "tool"), "tools"),
     **dict.fromkeys(("LimitOverrides", "NodeLimits", "PlatformLimits"), "shares.limits"),

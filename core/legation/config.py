@@ -14,6 +14,7 @@ import cattrs
 from attrs import NOTHING, evolve, field, fields
 from cattrs.errors import ForbiddenExtraKeysError
 
+from .guards import GUARDS, GuardLike
 from .http.refusals import Fault
 from .kinds import (
     CHANNELS,
@@ -159,6 +160,10 @@ def _tools(items: Iterable[Tool | Callable[..., Any]]) -> tuple[ToolLike, ...]:
     return cast(tuple[ToolLike, ...], make_tuple(items))
 
 
+def _guards(items: Iterable[GuardLike]) -> tuple[GuardLike, ...]:
+    return cast(tuple[GuardLike, ...], make_tuple(items))
+
+
 @frozen
 class AuthorizationConfig:
     """The verification of tokens (section 5.2 of the interface).
@@ -302,6 +307,7 @@ class _Component(Identified):
     run ends (end).  Unset, a person is asked where there is one, and the model reads it elsewhere.
 
     The models of `fallback` are asked in their order where `model` gives no answer.
+    `guards` look at what comes to the model and its tools, and at what they give, in this order.
 
     With `limits`, its runs are counted in an account of its own for each subject: `limits` say how
     that differs from what the subject has elsewhere.
@@ -313,6 +319,7 @@ class _Component(Identified):
     fallback: tuple[ModelLike, ...] = field(default=(), converter=_models_in_order)
     instructions: InstructionsLike | None = None
     tools: tuple[ToolLike, ...] = field(default=(), converter=_tools)
+    guards: tuple[GuardLike, ...] = field(default=(), converter=_guards)
     output_schema: SchemaLike | None = None
     history_runs: int = 3
     max_rounds: int = 10
@@ -330,8 +337,8 @@ class Agent(_Component):
 
     A model is named, or is an object.  A tool is a function or a `Tool`.  An agent with `run` is
     that function: it has no model and no tools that we know of.  In a file, tools and `run` are
-    named as `module:attribute`, and so is a model of one's own.  `again` says whether the function may be called a second time for
-    a run that a crash interrupted: never, or safe.
+    named as `module:attribute`, and so is a model of one's own.  `again` says whether the function
+    may be called a second time for a run that a crash interrupted: never, or safe.
     """
 
     role: str | None = None
@@ -853,6 +860,17 @@ def _subjects(value: Any, _: Any) -> SubjectsLike:
     return value
 
 
+def _structure_guard(converter: cattrs.Converter, value: Any) -> GuardLike:
+    """Return the guard that a table says, by its `kind`."""
+    table = _table(value, None)
+    kind = table.get("kind")
+    if not isinstance(kind, str) or kind not in GUARDS:
+        raise TypeError(f"kind {kind!r} is none of: {', '.join(GUARDS)}")
+    rest = {key: item for key, item in table.items() if key != "kind"}
+    made: GuardLike = converter.structure(rest, GUARDS[kind])
+    return made
+
+
 def _is_literal(kind: Any) -> bool:
     origin: Any = get_origin(kind)
     return origin is Literal
@@ -868,7 +886,13 @@ def _converter() -> cattrs.Converter:
     converter.register_structure_hook(float, _number)
     texts = (tuple[str, ...], tuple[ToolLike, ...], tuple[ModelLike, ...])
     converter.register_structure_hook_func(lambda kind: kind in texts, _texts)
-    named = (ModelLike, RunLike | None, InstructionsLike | None, FunctionLike | None)
+    named = (
+        ModelLike,
+        ModelLike | None,
+        RunLike | None,
+        InstructionsLike | None,
+        FunctionLike | None,
+    )
     several = (Texts, TextsOrNone)
     converter.register_structure_hook_func(lambda kind: kind in several, _one_or_several)
     # The registry says which words there are, beside all else that is wrong with a value.
@@ -877,6 +901,9 @@ def _converter() -> cattrs.Converter:
     converter.register_structure_hook_func(lambda kind: kind in tables, _table)
     converter.register_structure_hook_func(lambda kind: kind in named, text)
     converter.register_structure_hook_func(lambda kind: kind == SubjectsLike, _subjects)
+    converter.register_structure_hook_func(
+        lambda kind: kind == GuardLike, lambda value, _: _structure_guard(converter, value)
+    )
     for cls in (Retention, LimitOverrides, NodeLimits):
         converter.register_structure_hook(cls, _only_tables(converter.get_structure_hook(cls)))
     return converter

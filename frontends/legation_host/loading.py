@@ -17,7 +17,8 @@ from attrs import evolve, field, frozen
 from legation import Agent, ConfigurationError, Platform, Team
 from legation.access.claims import claim_faults
 from legation.access.revocations import MAX_FILE_BYTES
-from legation.config import AnyChannel, PlatformConfig, Prices, structure
+from legation.config import AnyChannel, ModelLike, PlatformConfig, Prices, structure
+from legation.guards import Guard
 from legation.hosted.secret_sources import secret_paths, with_secret_paths
 from legation.http.refusals import Fault
 from legation.platform import with_environment
@@ -182,16 +183,36 @@ class _Importer:
             run = self._resolve(run, f"{path}.run")
         return evolve(agent, run=run, **self._parts(agent, path, named))
 
+    def _guard(self, guard: Guard, path: str) -> Guard:
+        found = {
+            moment: self._resolve(function, f"{path}.{moment}")
+            for moment, function in guard.functions.items()
+            if isinstance(function, str)
+        }
+        return evolve(guard, **found)
+
     def _parts(self, item: Agent | Team, path: str, named: Collection[str]) -> dict[str, Any]:
-        """Return the tools and the model of `item`; a model that is `named` has a table."""
+        """Return tools, guards and models of `item`; a model that is `named` has a table."""
         tools = [
             self._resolve(tool, f"{path}.tools[{i}]") if isinstance(tool, str) else tool
             for i, tool in enumerate(item.tools)
         ]
-        model = item.model
+        guards = [
+            self._guard(guard, f"{path}.guards[{i}]") if isinstance(guard, Guard) else guard
+            for i, guard in enumerate(item.guards)
+        ]
+        fallback = [
+            self._model(model, f"{path}.fallback[{i}]", named)
+            for i, model in enumerate(item.fallback)
+        ]
+        model = self._model(item.model, f"{path}.model", named)
+        return {"tools": tools, "guards": guards, "model": model, "fallback": fallback}
+
+    def _model(self, model: ModelLike, path: str, named: Collection[str]) -> ModelLike:
         if isinstance(model, str) and ":" in model and model not in named:
-            model = self._resolve(model, f"{path}.model")
-        return {"tools": tools, "model": model}
+            resolved: ModelLike = self._resolve(model, path)
+            return resolved
+        return model
 
     def _resolve(self, name: str, path: str) -> Any:
         """Return what `module:attribute` names; the name itself where that is a fault."""

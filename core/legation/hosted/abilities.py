@@ -37,6 +37,7 @@ _OF_A_MODEL: Final = (
     "fallback",
     "instructions",
     "tools",
+    "guards",
     "max_rounds",
     "max_tokens",
     "tool_timeout_seconds",

@@ -53,6 +53,7 @@ from .audit_settings import AuditSettings, read_audit
 from .channel_kinds import find_kinds, read_settings
 from .channel_options import ChannelOptions, read_options
 from .fallback import find_order
+from .guards import HostedGuard, host_guards
 from .notify import NOTIFY, NotifyRule, make_notices, notify_faults, read_secrets
 from .prices import find_unpriced, read_prices
 from .providers import model_of
@@ -88,6 +89,8 @@ class Component(Abilities):
 
     `fragment` is its description as clients see it; `admin_fragment` adds what only an
     administrator may read (instructions).  `readers` read the text out of files, by their type.
+    `guards` stand in the order of their moments; `reads_scopes`: one of them, or of a member's, is
+    given the scopes of the caller.
     """
 
     kind: str
@@ -103,6 +106,8 @@ class Component(Abilities):
     mode: str | None = None
     members: tuple[Component, ...] = ()
     readers: Mapping[str, Reader] = field(factory=dict[str, Reader])
+    guards: tuple[HostedGuard, ...] = ()
+    reads_scopes: bool = field(init=False)
     fragment: bytes = field(init=False, repr=False)
     admin_fragment: bytes = field(init=False, repr=False)
     definition: Definition = field(init=False, repr=False)
@@ -111,6 +116,9 @@ class Component(Abilities):
         for name, admin in (("fragment", False), ("admin_fragment", True)):
             object.__setattr__(self, name, compact_json(self.describe(admin=admin)).encode())
         object.__setattr__(self, "definition", self._define())
+        readers = [one.reads_scopes for one in self.guards]
+        readers += [member.reads_scopes for member in self.members]
+        object.__setattr__(self, "reads_scopes", any(readers))
 
     def _define(self) -> Definition:
         """Return what a run begins with, as the model is told it, by the digest of that."""
@@ -161,6 +169,10 @@ class Component(Abilities):
         """How many teams are in one another here: none in an agent."""
         below = max((member.depth for member in self.members), default=0)
         return below + 1 if self.kind == "team" else 0
+
+    def guards_at(self, moment: str) -> tuple[HostedGuard, ...]:
+        """Return the guards that act at `moment`, in their order."""
+        return tuple(guard for guard in self.guards if guard.at == moment)
 
     def tool(self, name: str) -> Tool | None:
         """Return the tool of this name."""
@@ -569,9 +581,15 @@ class _Builder:
             database=self._find_database(item.database, path),
             version=self._check_version(item.version, path),
             readers=self.readers,
+            guards=self._guards(item, path),
             **asdict(abilities(item, path, self._fault), recurse=False),
             **own,
         )
+
+    def _guards(self, item: Agent | Team, path: str) -> tuple[HostedGuard, ...]:
+        if not item.guards:
+            return ()
+        return host_guards(item, path, self.config.agents, self._find_model, self._fault)
 
     def _check_version(self, version: str | None, path: str) -> str | None:
         if version is not None and not well_formed_id(version):

@@ -273,6 +273,12 @@ _LISTED: Final = (
         "A reader of `[readers]` gave no text of a file that came with a run.",
     ),
     LogEvent(
+        "guard_failed",
+        _ERROR,
+        ("run_id", "component", "guard", "error"),
+        "A function that is a guard gave no verdict, as `error` says, and its run ends.",
+    ),
+    LogEvent(
         "hints_lost",
         _WARNING,
         ("database", "error"),

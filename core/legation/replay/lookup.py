@@ -80,6 +80,10 @@ class Lookup:
         step = self.steps.get(place)
         return None if step is None else step.outcome
 
+    def play(self, place: str) -> Mapping[str, Any]:
+        """Return what is recorded of a place: what guards decided is in it."""
+        return self._outcome(place) or {}
+
     def definition(self, prefix: str) -> tuple[str, Mapping[str, Any] | None]:
         """Return the definition that a turn began with, by its digest; None: the file has none."""
         root = "" if prefix else self.recording.run.definition

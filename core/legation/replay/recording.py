@@ -241,6 +241,8 @@ _OF_MODEL: Final[Mapping[str, tuple[type, ...]]] = {
     "reasoning": (str,),
     "correction": (str,),
     "cost": (int,),
+    "guards": (list,),
+    "prompt": (str,),
     "seconds": _NUMBERS,
     "model": (list,),
 }
@@ -259,7 +261,12 @@ _OF_START: Final[Mapping[str, tuple[type, ...]]] = {
     "kind": (str,),
     "name": (str,),
     "calls": (list,),
+    "guards": (list,),
+    "message": (str,),
+    "usage": (list,),
+    "cost": (int,),
 }
+_GUARD: Final = (str, str, str, int, str)
 _WORDS: Final = {
     str: "text",
     int: "a number",
@@ -480,6 +487,9 @@ class _Reader:
             self.check(members, {}, _OF_START, "outcome.")
             self._check_definition(members.get("definition", ""))
             self._check_calls(members.get("calls", ()), 4)
+            self._check_guards(members.get("guards", ()))
+            if "usage" in members:
+                self._check_usage(members["usage"])
             self.calls[step.place] = members.get("calls", [])
         elif step.kind == FUNCTION:
             self.check(members, _FUNCTION, where="outcome.")
@@ -495,13 +505,23 @@ class _Reader:
         model = members.get("model", ["", ""])
         if not (len(model) == 2 and all(isinstance(one, str) for one in model)):
             self.fail("outcome.model is not an id and a provider")
-        usage = members["usage"]
-        if not (len(usage) == 5 and all(type(one) is int for one in usage)):
-            self.fail("outcome.usage is not five numbers")
+        self._check_usage(members["usage"])
+        self._check_guards(members.get("guards", ()))
         try:
             decode_model(members, 0)
         except (ValueError, LookupError):
             self.fail("outcome.calls has a call that stands as none can")
+
+    def _check_guards(self, entries: Iterable[Any]) -> None:
+        """Hold entries of guards to be lists: moment, guard and verdict; of a call its number."""
+        for entry in entries:
+            types = tuple(map(type, entry)) if is_array(entry) else ()
+            if types not in (_GUARD[:3], _GUARD) or (len(types) == len(_GUARD) and entry[3] < 1):
+                self.fail("outcome.guards has one that is no verdict")
+
+    def _check_usage(self, usage: Any) -> None:
+        if not (len(usage) == 5 and all(type(one) is int for one in usage)):
+            self.fail("outcome.usage is not five numbers")
 
     def _check_calls(self, calls: Iterable[Any], least: int) -> None:
         """Hold calls to be lists of texts: id, name, arguments, and how they stand."""

@@ -282,9 +282,9 @@ def _replace_step(step: RecordedStep, known: _Placeholders) -> RecordedStep:
     if outcome is None:
         return step
     if step.kind == StepKind.START:
-        kept = {"definition", "kind", "name", "calls"}
+        kept = {"definition", "kind", "name", "calls", "guards", "usage", "cost"}
     else:
-        kept = {"calls", "usage", "cost", "seconds", "run", "failed", "last"}
+        kept = {"calls", "guards", "model", "usage", "cost", "seconds", "run", "failed", "last"}
     changed = {
         name: value if name in kept else known.change(value, name)
         for name, value in outcome.items()
@@ -293,6 +293,10 @@ def _replace_step(step: RecordedStep, known: _Placeholders) -> RecordedStep:
         changed["state"] = known.change_members(outcome["state"])
     if "calls" in outcome:
         changed["calls"] = _replace_calls(outcome["calls"], known)
+    if "guards" in outcome:
+        changed["guards"] = [
+            [*entry[:4], *map(known.change_text, entry[4:])] for entry in outcome["guards"]
+        ]
     return evolve(step, outcome=changed)
 
 

@@ -17,6 +17,7 @@ from attrs import define, evolve, field
 
 from ..access.decide import owner_of
 from ..effects import CallFunction, Concurrently, Nudge, Program, Publish, Returned, Transact
+from ..hosted.guards import APPROVE
 from ..hosted.registry import Component, Registry
 from ..http.messages import compact_json
 from ..incidents import where
@@ -251,7 +252,9 @@ class _Replay:
             run_no=2 if self.recording.history else 1,
             state=self.state,
         )
-        journal = Journal(self.component.database, run, _NODE, 0, given=Given(asked))
+        journal = Journal(
+            self.component.database, run, _NODE, 0, given=Given(asked), played=self.lookup.play
+        )
         return EventWriter(journal, EventOrigin(run, self.component.name), streamed=False), asked
 
     def _take_all(self, writer: EventWriter, asked: Mapping[str, Any]) -> Program[End]:
@@ -445,7 +448,7 @@ class _Replay:
         recorded = self._find_result(lane, call, place)
         if kind is StepKind.MEMBER:
             self.starting = f"{place}/"
-        elif not self.options.live_tools:
+        elif not self.options.live_tools and name != APPROVE:
             if recorded is None:
                 self._end_at_call(lane, place, asked)
             else:

@@ -45,7 +45,8 @@ from .events import (
     ToolCallError,
     ToolCallStarted,
 )
-from .model_order import Answer, ask_in_order
+from .guarding import Guards
+from .model_order import ask_in_order
 from .model_places import call_in_turn
 from .payloads import NOT_KNOWN, call_sentence, tokens, tokens_apart, tool_execution
 from .step_outcomes import StepTooLarge, encode_call, encode_model
@@ -161,6 +162,7 @@ class Turn:
             `end`.
         shape: The shape that the answer is read by, where the schema is that of a class.
         fallback: The models that are asked in turn where the first fails.
+        guards: Those around the model and its tools, if there are any.
     """
 
     writer: EventWriter
@@ -174,6 +176,7 @@ class Turn:
     shape: Shape | None = None
     fallback: tuple[ModelProtocol, ...] = ()
     _answered_by: ModelProtocol | None = field(default=None, init=False)
+    guards: Guards | None = None
     _asked_us: int = field(default=0, init=False)
     _again: bool = field(default=False, init=False)
     _in_hand: int = field(default=0, init=False)
@@ -197,7 +200,10 @@ class Turn:
                 if self.state.waits:
                     return Waits()
                 if (last := self.state.last) is not None:
-                    return self._final(last.result or "")
+                    result = last.result or ""
+                    if self.guards is not None:
+                        result = yield from self.guards.check_last(last)
+                    return self._final(result)
                 self.state = self.state.with_results(self.writer.journal.now_us)
                 if self.writer.journal.spending is not None and (over := self._overspent(1)):
                     return over
@@ -212,7 +218,9 @@ class Turn:
 
     def _ask(self) -> Program[Reply]:
         """Ask the model once; all that it reads is stored before."""
-        writer = self.writer
+        writer, guards = self.writer, self.guards
+        if guards is not None:
+            self.state = yield from guards.prepare(self.state)
         message_id = f"{writer.origin.run.run_id}.{len(self.state.said) + 1}"
         again = True if self._again else ABSENT
         request = ModelRequestStarted(self.model.id, self.model.provider, message_id, again)
@@ -240,8 +248,10 @@ class Turn:
         priced = writer.journal.prices is not None or reply.usage.cost_nano is not None
         if priced and not self.fallback:
             reply = evolve(reply, usage=writer.journal.price(self.model, reply.usage))
-        said, calls, thoughts = reply.content, reply.calls, reply.thoughts
-        seen = reply.reasoning
+        if guards is not None:
+            reply = yield from guards.judge(reply, self.state)
+            now_us = writer.journal.now_us
+        said, calls, thoughts, seen = reply.content, reply.calls, reply.thoughts, reply.reasoning
         message = Message("assistant", said, calls=calls, thoughts=thoughts, reasoning=seen)
         first_us = writer.first_us
         seconds = None if first_us is None else (first_us - asked_us) / 1_000_000
@@ -252,6 +262,8 @@ class Turn:
         if reply.usage.cost_nano is not None:
             writer.journal.pay(reply.usage.cost_nano)
         writer.note(_build_completed(model, reply, seconds))
+        if guards is not None and guards.refused is not None:
+            raise guards.refused
         if reply.calls:
             admitted = self._admit(reply, now_us)
             self._note_answer(encode_model(message, reply.usage, seconds, admitted))
@@ -270,14 +282,19 @@ class Turn:
 
     def _note_answer(self, outcome: Mapping[str, Any]) -> None:
         place, model = str(self.state.rounds), self._answered_by or self.model
+        if self.guards is not None:
+            outcome = {**outcome, **self.guards.members}
         if model is not self.model:
             outcome = {**outcome, "model": [model.id, model.provider]}
         self.writer.note_step(place, StepKind.MODEL, model.id, self._asked_us, outcome)
 
     def _prompt(self, model: ModelProtocol) -> Prompt:
         limit, spent = self.limits.tokens, self.state.usage.total_tokens
+        messages = self.state.messages
+        if self.guards is not None:
+            messages = self.guards.render(messages)
         return Prompt(
-            fit(self.state.messages, model),
+            fit(messages, model),
             tools=self.tool_set.specs,
             output_schema=self.schema,
             max_tokens=None if limit is None else max(1, limit - spent),

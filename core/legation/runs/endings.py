@@ -37,6 +37,7 @@ from .events import (
     mark_final,
     members_of,
 )
+from .guarding import GuardRefused
 from .notices import write_notice
 from .output import (
     Failure,
@@ -151,7 +152,8 @@ def _sentence(state: TurnState) -> str:
         asked = _BOTH
     if doubtful := sorted({call.call.name for call in waiting if call.in_doubt}):
         asked = _DOUBT.format(" or ".join(doubtful), asked)
-    return _PAUSED.format(asked)
+    reasons = dict.fromkeys(call.reason for call in waiting if call.reason and not call.in_doubt)
+    return " ".join((_PAUSED.format(asked), *(f"{reason.rstrip('.')}." for reason in reasons)))
 
 
 def fail(
@@ -204,6 +206,9 @@ def fail_by_error(writer: EventWriter, summary: RunSummary, error: Exception) ->
         reason, cause = f"model_{error.reason}", error.__cause__
         place, words = "" if cause is None else where(cause), error.describe()
         return (yield from fail(writer, summary, error.sentence, reason, words, place=place))
+    if isinstance(error, GuardRefused):
+        words = (("guard", error.guard),)
+        return (yield from fail(writer, summary, error.sentence, "guard_refused", words))
     failure = yield from _draw(writer, summary, "run_failed", where(error))
     fields = (*_describe(summary, failure), ("error", where(error)), ("trace", trace(error)))
     yield from Log("error", "run_failed", (*fields, *hint_at(error)), error)

@@ -102,6 +102,8 @@ class Journal:
         notify: Who hears of runs that pause or fail.
         asker: Writes to whoever asked for the run in a channel; there is none where its message
             still waits for it.
+        played: Returns what is recorded of a place, where a recording is taken once more: guards
+            decide as they did.
     """
 
     database: str
@@ -136,6 +138,7 @@ class Journal:
     incidents: IncidentBook | None = None
     notify: NotifyRule | None = None
     asker: ChannelReplies | None = None
+    played: Callable[[str], Mapping[str, Any]] | None = None
     _storing: bool = field(default=False, init=False)
     _waiting: int = field(default=0, init=False)
 
@@ -369,6 +372,7 @@ class EventWriter:
         request: The request to the model that was noted last; None before.
         heard: The pieces of its last answer.
         first_us: When the first piece of the last answer was there; None before.
+        held: No piece of an answer is kept or shown before guards have judged the whole.
     """
 
     journal: Journal
@@ -380,7 +384,13 @@ class EventWriter:
     request: ModelRequestStarted | None = None
     heard: list[str] = field(factory=list[str])
     first_us: int | None = None
+    held: bool = False
     _listening: bool = field(default=False, init=False)
+
+    @property
+    def shows(self) -> bool:
+        """Whether those who follow the run read an answer piece by piece."""
+        return self.streamed and not self.held
 
     def note(self, event: Event) -> None:
         """Add an event to the next batch."""
@@ -456,16 +466,24 @@ class EventWriter:
         """Keep a piece of the answer, and note it for the sake of those who follow it live."""
         if not piece:
             return
+        self._listening = True
+        if self.held:
+            return
         piece = storable(piece)
         self.heard.append(piece)
-        self._listening = True
         if self.streamed:
             self.note(RunContent(piece))
 
     def think(self, piece: str) -> None:
         """Note a piece of what the model thinks, for the sake of those who follow it live."""
-        if piece and self.streamed:
+        if piece and self.streamed and not self.held:
             self.note(RunContent(reasoning_content=storable(piece)))
+
+    def release(self, answer: str) -> None:
+        """Note an answer that was held back, now that it is judged."""
+        self.held = False
+        self.hear(answer)
+        self.held = True
 
     def settle(self) -> Program[None]:
         """Store and show what is pending, of whoever spoke."""

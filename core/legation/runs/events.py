@@ -29,6 +29,10 @@ __all__ = [
     "ModelRequestCompleted",
     "ModelRequestStarted",
     "Noted",
+    "PostHookCompleted",
+    "PostHookStarted",
+    "PreHookCompleted",
+    "PreHookStarted",
     "RunCancelled",
     "RunCompleted",
     "RunContent",
@@ -142,6 +146,34 @@ class ToolCallError(_Named):
 
 
 @frozen
+class PreHookStarted(_Named):
+    """A guard is about to look at the message of the run."""
+
+    pre_hook_name: str
+
+
+@frozen
+class PreHookCompleted(_Named):
+    """A guard has looked at the message of the run."""
+
+    pre_hook_name: str
+
+
+@frozen
+class PostHookStarted(_Named):
+    """A guard is about to look at the answer."""
+
+    post_hook_name: str
+
+
+@frozen
+class PostHookCompleted(_Named):
+    """A guard has looked at the answer."""
+
+    post_hook_name: str
+
+
+@frozen
 class RunContent(_Named):
     """A piece of the answer; without `content`, one of what the model thinks."""
 
@@ -209,6 +241,10 @@ Event: TypeAlias = (
     | ToolCallStarted
     | ToolCallCompleted
     | ToolCallError
+    | PreHookStarted
+    | PreHookCompleted
+    | PostHookStarted
+    | PostHookCompleted
     | RunContent
     | RunContentCompleted
     | RunCompleted

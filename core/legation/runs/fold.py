@@ -21,7 +21,14 @@ from ..store.run_states import RunState
 from ..store.steps import COPIED, Definition, Step, StepKind
 from ..values import frozen
 from .ids import member_run_id
-from .step_outcomes import START, decode_call, decode_calls, decode_model, decode_outcome
+from .step_outcomes import (
+    START,
+    decode_call,
+    decode_calls,
+    decode_model,
+    decode_outcome,
+    decode_usage,
+)
 from .turn_state import CallState, MemberState, ModelTurn, Standing, TurnState
 
 __all__ = ["RunRecord", "find_last", "fold"]
@@ -92,8 +99,8 @@ class RunRecord:
         """Return what the models used and cost since the last pause, as steps say so."""
         whole, known, members = Usage(), dict[str, Usage](), list[str]()
         for place, step in self.steps.items():
-            if step.kind == StepKind.MODEL and step.outcome:
-                usage = decode_model(decode_outcome(step.outcome), 0).usage
+            if step.kind in (StepKind.START, StepKind.MODEL) and step.outcome:
+                usage = decode_usage(decode_outcome(step.outcome))
                 if step.attempt > self.attempt:
                     whole = whole.plus(usage)
                 if "/" in place:
@@ -122,6 +129,15 @@ class RunRecord:
             max(0, metrics.get("output_tokens", 0) - known.output_tokens),
             cost_nano=None if cost is None else max(0, cost - (known.cost_nano or 0)),
         )
+
+    def start_turn(self, prefix: str, state: TurnState) -> TurnState:
+        """Return the turn as the guards left it that acted before the run."""
+        start, step = self.start(prefix) or {}, self.steps.get(prefix + START)
+        if "message" in start:
+            state = state.with_last_text(start["message"])
+        if step is None or step.attempt == COPIED:
+            return state
+        return evolve(state, usage=state.usage.plus(decode_usage(start)))
 
     @property
     def member_places(self) -> tuple[str, ...]:
@@ -172,7 +188,7 @@ class _Folding:
         self._said, self._calls = list(base.said), list(base.calls)
         self._answered, self._rounds = base.answered, base.rounds
         self._usage, self._seconds = base.usage, base.first_seconds
-        self._corrected = base.corrected
+        self._corrected, self._message = base.corrected, base.message
 
     @property
     def state(self) -> TurnState:
@@ -188,6 +204,7 @@ class _Folding:
             worked_us=base.worked_us + self._record.sum_work_us(self._prefix),
             first_seconds=self._seconds,
             corrected=self._corrected,
+            message=self._message,
         )
 
     def add_results(self) -> None:
@@ -215,6 +232,8 @@ class _Folding:
             ModelTurn(Message("tool", call.result or "", call_id=call.call.id), step.begun_us)
             for call in open_calls
         )
+        if answer.prompt is not None:
+            self._change_last(answer.prompt)
         at_us = step.ended_us or step.begun_us
         self._said.append(ModelTurn(answer.message, at_us))
         if answer.correction:
@@ -227,6 +246,13 @@ class _Folding:
             self._usage = self._usage.plus(answer.usage)
             self._seconds = answer.seconds if self._seconds is None else self._seconds
         return True
+
+    def _change_last(self, text: str) -> None:
+        """Put the text of a guard in place of that of the last message."""
+        last = self._said[-1]
+        self._said[-1] = ModelTurn(evolve(last.message, content=text), last.at_us)
+        if len(self._said) == 1:
+            self._message = text
 
     def _fold_call(self, call: CallState, place: str, step: Step) -> CallState:
         if step.outcome is not None:
@@ -263,6 +289,7 @@ class _Folding:
         before = () if instructions is None else (Message("system", instructions),)
         task = evolve(self._said[0].message, content=call.arguments["task"])
         state = TurnState(before=before, said=(ModelTurn(task, at_us),))
+        state = self._record.start_turn(below, state)
         if calls := decode_calls(start.get("calls", ()), at_us):
             state = state.with_calls(calls, at_us)
         return MemberState(

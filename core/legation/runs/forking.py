@@ -220,7 +220,7 @@ class Trail:
         if step is None or step.outcome is None:
             return None
         members = decode_outcome(step.outcome)
-        return {name: members[name] for name in members if name not in ("f", "history")}
+        return {name: members[name] for name in members if name not in ("f", "history", "usage")}
 
     def find_place(self, name: str, data: str) -> Place | WrongPlace | None:
         """Return the place at which an event happened; None where an earlier one says it."""

@@ -67,7 +67,7 @@ def ask_in_order(
             if isinstance(outcome, Reply):
                 return Answer(evolve(outcome, usage=spent), model)
             reason, outcome.usage = outcome.reason, spent
-            if number == last or reason in _ANSWERED or (listener.heard and writer.streamed):
+            if number == last or reason in _ANSWERED or (listener.heard and writer.shows):
                 raise outcome
         number += 1
         yield from _log(writer, model, reason, models[number])

@@ -66,7 +66,9 @@ def usage_metrics(usage: Usage) -> dict[str, Any]:
 
 
 def tool_execution(call: CallState) -> dict[str, Any]:
-    """Return a call of a tool; every member is always there, but for `in_doubt`.
+    """Return a call of a tool; every member is always there, but for two.
+
+    `in_doubt`, and `confirmation_reason` where a guard has a person asked, stand there as needed.
 
     A person who is asked about a call in doubt reads nothing of what was said of it before.
     """
@@ -75,6 +77,7 @@ def tool_execution(call: CallState) -> dict[str, Any]:
         for kind in (Standing.CONFIRM, Standing.EXTERNAL)
     )
     doubtful = call.in_doubt and call.standing is Standing.CONFIRM
+    why = {} if call.reason is None or doubtful else {"confirmation_reason": call.reason}
     execution = {
         "tool_call_id": call.call.id,
         "tool_name": call.call.name,
@@ -96,6 +99,7 @@ def tool_execution(call: CallState) -> dict[str, Any]:
         "external_execution_silent": None,
         "approval_type": None,
         "approval_id": None,
+        **why,
     }
     if not doubtful:
         return execution
@@ -189,7 +193,9 @@ def messages(run_id: str, state: TurnState, asked: str) -> list[dict[str, Any]]:
     shown: list[dict[str, Any]] = []
     for number, said in enumerate(state.said, 1):
         one = said.message
-        content = asked if number == 1 else one.content
+        content = one.content
+        if number == 1:
+            content = asked if state.message is None else state.message
         shown.append(
             {
                 **message(f"{run_id}.{number}", one.role, content, said.at_us),

@@ -31,10 +31,12 @@ __all__ = [
     "decode_calls",
     "decode_model",
     "decode_outcome",
+    "decode_usage",
     "encode_call",
     "encode_calls",
     "encode_model",
     "encode_outcome",
+    "encode_usage",
 ]
 
 MAX_OUTCOME: Final = 1 << 20
@@ -47,6 +49,8 @@ START: Final = "0"
 """The place of the start of a run, behind the prefix of a member."""
 
 _FORMAT: Final = 1
+_GUARDED: Final = 2
+"""The format of an outcome whose `message` or `prompt` the model read in place of another text."""
 _DEFLATED: Final = "z:"
 _TOO_LARGE: Final = (
     "The run was ended: step {} ({}) has {} bytes, and no more than {} are stored of one"
@@ -70,7 +74,8 @@ def encode_outcome(place: str, asked: str, members: Mapping[str, Any]) -> str:
     Raises:
         StepTooLarge: It is longer than `MAX_OUTCOME`.
     """
-    text = compact_json({"f": _FORMAT, **members})
+    form = _GUARDED if "message" in members or "prompt" in members else _FORMAT
+    text = compact_json({"f": form, **members})
     data = text.encode()
     if len(data) > MAX_OUTCOME and len(data) - _count_state(members) > MAX_OUTCOME:
         raise StepTooLarge(place, asked, len(data))
@@ -93,7 +98,7 @@ def decode_outcome(text: str) -> Mapping[str, Any]:
     if text.startswith(_DEFLATED):
         text = zlib.decompress(b64decode(text[len(_DEFLATED) :])).decode()
     members: dict[str, Any] = json.loads(text)
-    if members.get("f") != _FORMAT:
+    if members.get("f") not in (_FORMAT, _GUARDED):
         raise UnknownOutcome(f"format {members.get('f')}")
     return members
 
@@ -110,6 +115,8 @@ class ModelOutcome:
 
     `correction` is the sentence that asks for another answer, empty where none does.  `model` is
     the id and the provider of who answered in place of the first model; None where that one did.
+    `correction` is the sentence that asks for another answer, empty where none does; `prompt` what
+    a guard has put in place of the last message before it.
     """
 
     message: Message
@@ -118,6 +125,7 @@ class ModelOutcome:
     calls: tuple[CallState, ...]
     correction: str
     model: tuple[str, str] | None = None
+    prompt: str | None = None
 
 
 def encode_model(
@@ -135,8 +143,7 @@ def encode_model(
         "thoughts": thoughts,
         "reasoning": message.reasoning,
         "correction": correction,
-        "usage": [getattr(usage, name) for name in _USAGE],
-        "cost": usage.cost_nano,
+        **encode_usage(usage),
         "seconds": seconds,
     }
     return {name: value for name, value in whole.items() if value not in _NOTHING}
@@ -152,10 +159,20 @@ def decode_model(members: Mapping[str, Any], at_us: int) -> ModelOutcome:
         thoughts=tuple(Thought(*one) for one in members.get("thoughts", ())),
         reasoning=members.get("reasoning", ""),
     )
-    usage = Usage(*members["usage"], cost_nano=members.get("cost"))
-    seconds = members.get("seconds")
+    usage, seconds = decode_usage(members), members.get("seconds")
+    correction, prompt = members.get("correction", ""), members.get("prompt")
     model = (str(members["model"][0]), str(members["model"][1])) if "model" in members else None
-    return ModelOutcome(message, usage, seconds, calls, members.get("correction", ""), model)
+    return ModelOutcome(message, usage, seconds, calls, correction, model, prompt)
+
+
+def encode_usage(usage: Usage) -> dict[str, Any]:
+    """Return tokens and cost, as members of an outcome; the cost is None where nobody knows it."""
+    return {"usage": [getattr(usage, name) for name in _USAGE], "cost": usage.cost_nano}
+
+
+def decode_usage(members: Mapping[str, Any]) -> Usage:
+    """Return the tokens and the cost of an outcome: of an answer, or of guards before a run."""
+    return Usage(*members.get("usage", ()), cost_nano=members.get("cost"))
 
 
 def encode_calls(calls: Iterable[CallState]) -> list[list[Any]]:
@@ -165,7 +182,9 @@ def encode_calls(calls: Iterable[CallState]) -> list[list[Any]]:
 
 def _encode_admitted(call: CallState) -> list[Any]:
     made = [call.call.id, call.call.name, call.call.arguments, call.standing.value]
-    return [*made, call.result] if call.standing is Standing.DONE else made
+    if call.standing is Standing.DONE:
+        return [*made, call.result]
+    return made if call.reason is None else [*made, call.reason]
 
 
 def decode_calls(stored: Iterable[Sequence[Any]], at_us: int) -> tuple[CallState, ...]:
@@ -186,7 +205,8 @@ def _decode_admitted(stored: Sequence[Any], at_us: int) -> CallState:
         return evolve(state.with_result(result[0], failed=True), announced=True)
     if stands is Standing.DUE:
         return state
-    return evolve(state, standing=stands, needs=stands, announced=True)
+    reason = result[0] if result else None
+    return evolve(state, standing=stands, needs=stands, announced=True, reason=reason)
 
 
 # --- Outcomes of calls -------------------------------------------------------------------------

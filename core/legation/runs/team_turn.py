@@ -37,6 +37,7 @@ from .agent_turn import Outcome
 from .endings import End, conclude, fail, fail_by_error
 from .event_writer import CancelAsked, EventWriter, Journal, LeaseLost
 from .events import ABSENT, EventOrigin, RunContinued, RunStarted
+from .guarding import check_message
 from .ids import member_run_id
 from .instructions import instruct, store_start
 from .output import RunSummary, model_of, render_running
@@ -258,7 +259,8 @@ class LeaderToolSet:
         turn = self.taker(
             member_run.member, json.loads(member_run.run.input), writer, member_run.state
         )
-        if member_run.member.instruct is None:
+        one = member_run.member
+        if one.instruct is None and not (one.guards and one.guards_at("before_run")):
             writer.note_start()
         else:
             yield from store_start(writer)
@@ -300,7 +302,7 @@ class LeaderToolSet:
 def _instruct(member: Component, member_run: _MemberRun) -> Program[_MemberRun]:
     """Return the member with its instructions, or with why there are none."""
     own, start = member_run.writer, {"kind": member.kind, "name": member.name}
-    instructions, recorded = member.instructions, {}
+    instructions, recorded = member.instructions, dict[str, Any]()
     if member.instruct is not None:
         try:
             instructions = yield from instruct(member.instruct, member, own)
@@ -309,9 +311,18 @@ def _instruct(member: Component, member_run: _MemberRun) -> Program[_MemberRun]:
         except Exception as error:  # noqa: BLE001 (a bug in one member is not the team's end)
             return evolve(member_run, error=error)
         recorded = {"instructions": instructions}
-    own.start = (member.definition, {**start, **recorded})
     before = () if instructions is None else (Message("system", instructions),)
-    return evolve(member_run, state=evolve(member_run.state, before=before))
+    state = evolve(member_run.state, before=before)
+    if member.guards:
+        try:
+            state, guarded = yield from check_message(member, own, state)
+        except StoreFailure:
+            raise
+        except Exception as error:  # noqa: BLE001 (as for the instructions)
+            return evolve(member_run, error=error)
+        recorded |= guarded
+    own.start = (member.definition, {**start, **recorded})
+    return evolve(member_run, state=state)
 
 
 def find_member_id(call: CallState) -> str:

@@ -19,6 +19,7 @@ __all__ = [
     "MODEL_CALLS",
     "OF_TURN",
     "PAID",
+    "SCOPES",
     "STATE_BYTES",
     "TOKENS_PER_DAY",
     "list_terms",
@@ -30,6 +31,9 @@ COST_PER_DAY: Final = "cost_per_day"
 
 STATE_BYTES: Final = "state_bytes"
 MODEL_CALLS: Final = "model_calls"
+
+SCOPES: Final = "scopes"
+"""The member of the input of a run with the scopes of its caller, where a guard reads them."""
 
 COUNTED: Final = "counted"
 """The member of the input of a run that paused: the bytes of that and of its output, which are

@@ -14,6 +14,8 @@ from .event_writer import EventWriter
 from .events import ABSENT, RunContinued, RunStarted
 from .fold import RunRecord, fold
 from .function_turn import FunctionTurn
+from .guarded_tools import GuardedToolSet
+from .guarding import check_message, make_guards
 from .instructions import instruct, store_start
 from .output import model_of
 from .prompt import begin
@@ -59,13 +61,16 @@ def turn_of(
             database, run, asked, instructions, component.history_runs
         )
         members: dict[str, Any] = {"history": numbers} if numbers else {}
+        if component.guards:
+            state, guarded = yield from check_message(component, writer, state)
+            members |= guarded
         if component.instruct is not None:
             members["instructions"] = instructions
         writer.start = (component.definition, members)
     if record is not None:
         state = fold(record, "", state)
     turn = (taker or make_turn)(component, asked, writer, state)
-    if component.instruct is not None:
+    if component.instruct is not None or (component.guards and component.guards_at("before_run")):
         yield from store_start(writer)
     return turn
 
@@ -88,6 +93,7 @@ def _begin_again(
     if START not in record.steps:
         numbers, most = (), component.history_runs
     state, told = yield from begin(database, run, asked, instructions, most, numbers or None)
+    state = record.start_turn("", state)
     if START not in record.steps:
         members = {name: start[name] for name in start if name not in ("definition", "history")}
         history = {"history": told} if told else {}
@@ -111,11 +117,11 @@ def begins_again(component: Component, state: TurnState) -> bool:
     return component.kind == "agent" and bool(state.calls) and changed
 
 
-def make_tool_set(component: Component, state: TurnState) -> Toolbox | LeaderToolSet:
+def make_tool_set(component: Component, state: TurnState) -> GuardedToolSet:
     """Return the tools that the turn of `component` may call by now."""
     if component.kind == "agent":
-        return Toolbox(component.tools, component.tool_timeout_seconds)
-    return _leader_tools(component, state, make_turn)
+        return GuardedToolSet(Toolbox(component.tools, component.tool_timeout_seconds))
+    return GuardedToolSet(_leader_tools(component, state, make_turn))
 
 
 def make_turn(
@@ -145,8 +151,10 @@ def make_turn(
             shape,
         )
     limits = Limits(component.max_rounds, component.max_tokens)
+    guards = make_guards(component, writer) if component.guards else None
     if component.kind == "agent":
-        hands = make_tool_set(component, state)
+        own = Toolbox(component.tools, component.tool_timeout_seconds)
+        hands = own if guards is None else GuardedToolSet(own, guards)
         return Turn(
             writer,
             component.model,
@@ -157,6 +165,7 @@ def make_turn(
             in_doubt=in_doubt,
             shape=shape,
             fallback=component.fallback,
+            guards=guards,
         )
     leading = _leader_tools(component, state, taker or make_turn)
     asks_all = component.mode == "collaborate" and component.members and not state.calls
@@ -168,7 +177,7 @@ def make_turn(
     return Turn(
         writer,
         component.model,
-        leading,
+        leading if guards is None else GuardedToolSet(leading, guards),
         state,
         limits,
         schema,
@@ -176,6 +185,7 @@ def make_turn(
         in_doubt,
         shape,
         component.fallback,
+        guards,
     )
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from functools import partial
+from operator import is_
 from typing import Any, Final
 
 import cattrs
@@ -58,6 +60,7 @@ class CallState:
         response: The run of that member, as clients read it, as soon as it is.
         announced: Its start was an event before it could begin, since it waits for a person.
         in_doubt: It had begun when a node went away, and its outcome is not known.
+        reason: Why a guard has a person asked about it; None where none has.
     """
 
     call: ToolCall
@@ -77,6 +80,7 @@ class CallState:
     response: Mapping[str, Any] | None = None
     announced: bool = False
     in_doubt: bool = False
+    reason: str | None = None
 
     @property
     def waits(self) -> bool:
@@ -123,6 +127,7 @@ class TurnState:
         usage: What that cost.
         worked_us: How long the turn took before it last paused.
         first_seconds: How long it took until the first piece of an answer was there.
+        message: What the model reads in place of what was asked, where a guard has changed that.
     """
 
     before: tuple[Message, ...] = ()
@@ -134,6 +139,7 @@ class TurnState:
     worked_us: int = 0
     first_seconds: float | None = None
     corrected: bool = False
+    message: str | None = None
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -171,6 +177,12 @@ class TurnState:
         """Return the state with one more message."""
         return evolve(self, said=(*self.said, ModelTurn(message, at_us)))
 
+    def with_last_text(self, text: str) -> TurnState:
+        """Return the state with another text in the last message, by a guard."""
+        *before, last = self.said
+        said = (*before, ModelTurn(evolve(last.message, content=text), last.at_us))
+        return evolve(self, said=said, message=self.message if before else text)
+
     def with_calls(self, calls: tuple[CallState, ...], at_us: int) -> TurnState:
         """Return the state with `calls` that no model asked for: all members of a team."""
         message = Message("assistant", "", calls=tuple(call.call for call in calls))
@@ -207,6 +219,15 @@ _FORMAT: Final = 1
 _CONVERTER: Final = cattrs.Converter()
 _CONVERTER.register_unstructure_hook(
     Usage, make_dict_unstructure_fn(Usage, _CONVERTER, cost_nano=override(omit_if_default=True))
+)
+# Most states have none of these, and have been stored without them.
+_CONVERTER.register_unstructure_hook_factory(
+    partial(is_, CallState),
+    lambda cls: make_dict_unstructure_fn(cls, _CONVERTER, reason=override(omit_if_default=True)),
+)
+_CONVERTER.register_unstructure_hook_factory(
+    partial(is_, TurnState),
+    lambda cls: make_dict_unstructure_fn(cls, _CONVERTER, message=override(omit_if_default=True)),
 )
 
 

@@ -13,8 +13,10 @@ from .definition import KEY_PARAMETER, Again, Tool, ToolError, ToolFault, as_too
 from .hosted_function import (
     OFFERED,
     Hosted,
+    HostedGuardFunction,
     HostedInstructions,
     host_function,
+    host_guard,
     host_instructions,
 )
 from .results import MAX_RESULT, render
@@ -29,6 +31,7 @@ __all__ = [
     "ContextParameter",
     "FromModel",
     "Hosted",
+    "HostedGuardFunction",
     "HostedInstructions",
     "Misfit",
     "Run",
@@ -39,6 +42,7 @@ __all__ = [
     "Unfit",
     "as_tool",
     "host_function",
+    "host_guard",
     "host_instructions",
     "plain_arguments",
     "read_arguments",

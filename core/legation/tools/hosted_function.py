@@ -11,7 +11,15 @@ from .context_parameter import ContextParameter, find_context, read_signature
 from .definition import ToolFault
 from .shapes import Unfit
 
-__all__ = ["OFFERED", "Hosted", "HostedInstructions", "host_function", "host_instructions"]
+__all__ = [
+    "OFFERED",
+    "Hosted",
+    "HostedGuardFunction",
+    "HostedInstructions",
+    "host_function",
+    "host_guard",
+    "host_instructions",
+]
 
 OFFERED: Final = (
     "message",
@@ -46,6 +54,15 @@ class HostedInstructions:
     """A function whose result is the instructions of an agent, and its parameter for the `Run`."""
 
     function: Callable[..., Any]
+    context: ContextParameter | None = None
+
+
+@frozen
+class HostedGuardFunction:
+    """A function that is a guard: its parameter for what is guarded, and the one for the `Run`."""
+
+    function: Callable[..., Any]
+    parameter: str
     context: ContextParameter | None = None
 
 
@@ -88,6 +105,24 @@ def host_instructions(function: Callable[..., Any]) -> HostedInstructions:
             raise ToolFault(f"parameter {parameter.name!r} is no `Run`, which is all there is")
         context = ContextParameter(parameter.name)
     return HostedInstructions(function, context)
+
+
+def host_guard(function: Callable[..., Any]) -> HostedGuardFunction:
+    """Return `function` as a guard: its one parameter beside the `Run` is what is guarded.
+
+    Raises:
+        ToolFault: It cannot be called, or has a parameter that there is no argument for.
+    """
+    parameters, context = _inspect(function)
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ToolFault("is a generator; it returns what is to become of what it is given")
+    named = [one for one in parameters if one.kind in _NAMED]
+    needed = [one for one in named[1:] if one.default is one.empty]
+    if not named:
+        raise ToolFault("has no parameter for what it is to look at")
+    if needed:
+        raise ToolFault(f"parameter {needed[0].name!r} is no `Run`, and one beside that is enough")
+    return HostedGuardFunction(function, named[0].name, context)
 
 
 def _inspect(

@@ -248,7 +248,7 @@ def test_every_sample_is_read_here() -> None:
     }
 
 
-@pytest.mark.parametrize("text", ['{"f":2,"result":"a"}', '{"result":"a"}', '{"f":"1"}', "{}"])
+@pytest.mark.parametrize("text", ['{"f":3,"result":"a"}', '{"result":"a"}', '{"f":"1"}', "{}"])
 def test_an_outcome_of_another_format_is_not_guessed_at(text: str) -> None:
     with pytest.raises(UnknownOutcome, match="format"):
         decode_outcome(text)

@@ -242,7 +242,7 @@ def _plan(
         run_id=run_id,
         message=form.message or asked["message"],
         pieces=form.stream or form.background,
-        details=with_claims(call, details),
+        details=with_claims(call, hosted, details),
         waits=call.registry.config.on_busy == "queue",
         account=call.account(row.owner, (hosted.kind, hosted.id)),
         fork=fork,

@@ -51,6 +51,7 @@ from ...runs.followers import Followed, RunLeft, RunStalled, join, resume, tail,
 from ...runs.output import render_listed, run_json
 from ...runs.retry import Change, with_retry
 from ...runs.start import NewRun, start
+from ...runs.terms import SCOPES
 from ...runs.turn_state import TurnState
 from ...shares.exceeded import Exceeded
 from ...store.failures import StoreFailure
@@ -161,7 +162,7 @@ def start_run(
         message=form.message,
         pieces=form.stream or form.background,
         state=_state(call, form.session_state or {}),
-        details=with_claims(call, {**_details(form), **media.by_kind}),
+        details=with_claims(call, hosted, {**_details(form), **media.by_kind}),
         waits=call.registry.config.on_busy == "queue",
         account=account,
     )
@@ -228,8 +229,11 @@ def _names(claims: tuple[str, ...], said: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*claims, *said)))
 
 
-def with_claims(call: Call, details: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the details of a run with what the token says for it, which nobody can overwrite."""
+def with_claims(call: Call, hosted: Component, details: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the details of a run with what the token says for it, which nobody can overwrite.
+
+    The scopes are among them where a guard reads them.
+    """
     principal = call.principal
     if principal.trusted:
         return details
@@ -245,6 +249,8 @@ def with_claims(call: Call, details: Mapping[str, Any]) -> Mapping[str, Any]:
     claims = {**principal.session_state, **principal.dependencies}
     if claims:
         given["claims"] = claims
+    if hosted.reads_scopes:
+        given[SCOPES] = sorted(principal.scopes)
     return given
 
 

@@ -587,6 +587,7 @@ _RUNS: Final[Mapping[str, Schema]] = {
                 **BOOLEAN,
                 "description": "It was interrupted, and whether it was carried out is not known",
             },
+            "confirmation_reason": {**TEXT, "description": "Why a guard has a person asked"},
         },
     ),
     "ToolAnswer": object_of(
