@@ -306,8 +306,8 @@ class Agent(_Component):
 
     A model is named, or is an object.  A tool is a function or a `Tool`.  An agent with `run` is
     that function: it has no model and no tools that we know of.  In a file, tools and `run` are
-    named as `module:attribute`, and so is a model of one's own.  `again` says whether the function may be called a second time for
-    a run that a crash interrupted: never, or safe.
+    named as `module:attribute`, and so is a model of one's own.  `again` says whether the function
+    may be called a second time for a run that a crash interrupted: never, or safe.
     """
 
     role: str | None = None
