@@ -47,9 +47,10 @@ _ARTICLE: Final = """
 
 @define
 class Laps:
-    """A stopwatch: the seconds of each step, in order."""
+    """A stopwatch: the seconds of each step, in order; `limit` is for all of them."""
 
     steps: list[tuple[str, float]] = field(factory=list[tuple[str, float]])
+    limit: float = LIMIT
     _since: float = field(factory=time.monotonic)
 
     def end(self, step: str) -> None:
@@ -65,7 +66,7 @@ class Laps:
 
     def table(self) -> str:
         """Return a line for each step, and one for all of them."""
-        rows = [*self.steps, (f"in all, of {LIMIT:.0f} s", self.total)]
+        rows = [*self.steps, (f"in all, of {self.limit:.0f} s", self.total)]
         return "\n".join(f"{seconds:6.1f} s  {step}" for step, seconds in rows)
 
 

@@ -111,13 +111,21 @@ class Read(Asks[str | End | Stopped | TooLong]):
 
 @frozen
 class Call:
-    """A request; `key` is its Idempotency-Key, so that it can be sent twice and done once."""
+    """A request.
+
+    Attributes:
+        method: GET or POST.
+        path: Below the address of the server.
+        form: The fields of the body, or of the query of a GET.
+        key: Its Idempotency-Key, so that it can be sent twice and done once.
+        after: The id of the event behind which a stream is to begin.
+    """
 
     method: str
     path: str
     form: Mapping[str, str] = Factory(dict[str, str])
     key: str = ""
-    last_event_id: str = ""
+    after: str = ""
 
 
 @frozen

@@ -113,7 +113,7 @@ class Link:
             self._events.append(Event(event.name, as_object(data), event.id))
 
     def _request(self, call: Call) -> httpx2.Response:
-        named = {"Idempotency-Key": call.key, "Last-Event-ID": call.last_event_id}
+        named = {"Idempotency-Key": call.key, "Last-Event-ID": call.after}
         headers = {name: value for name, value in named.items() if value}
         form: dict[str, Any] = {"params" if call.method == "GET" else "data": dict(call.form)}
         request = self.http.build_request(call.method, call.path, headers=headers, **form)

@@ -179,7 +179,7 @@ class _Run:
     """The last run: how far its events were seen, and what it waits for."""
 
     id: str = ""
-    last_event_id: str = ""
+    seen: str = ""
     waiting: Sequence[Mapping[str, Any]] = ()
     over: bool = False
 
@@ -316,11 +316,11 @@ class _Conversation:
         self._cancelling = self._asked_to_cancel = False
         tries = 0
         while True:
-            seen = self._run.last_event_id
+            before = self._run.seen
             outcome = yield from self._open_and_show(call)
             if outcome is None or isinstance(outcome, Reply):
                 return outcome
-            if self._run.last_event_id != seen:
+            if self._run.seen != before:
                 tries = 0
             if isinstance(outcome, Lost):
                 tries += 1
@@ -376,7 +376,7 @@ class _Conversation:
     def _note(self, event: Event) -> bool:
         """Keep what the rest of the run needs of `event`; return whether it is the last one."""
         run, data = self._run, event.data
-        run.last_event_id = event.id or run.last_event_id
+        run.seen = event.id or run.seen
         if not self._screen.is_own(event):
             return False
         run.id = self._screen.run_id
@@ -460,7 +460,7 @@ class _Conversation:
     def _events(self) -> Call:
         """Return the request for the events behind the last one that was seen."""
         path = f"{self.path}/{self._run.id}/events"
-        return Call("GET", path, self._user(), last_event_id=self._run.last_event_id)
+        return Call("GET", path, self._user(), after=self._run.seen)
 
     def _owner(self) -> dict[str, str]:
         session = {"session_id": self.session_id} if self.session_id else {}

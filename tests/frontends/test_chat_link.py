@@ -146,7 +146,7 @@ def test_silence_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
             [b"POST /x HTTP/1.1", b"Idempotency-Key: k-1", b"Authorization: Bearer T"],
             b"message=%C3%BC%26",
         ),
-        (Call("GET", "/x", last_event_id="r:7"), "", [b"Last-Event-ID: r:7"], b""),
+        (Call("GET", "/x", after="r:7"), "", [b"Last-Event-ID: r:7"], b""),
     ],
 )
 def test_requests_as_they_are_sent(

@@ -117,7 +117,7 @@ class World:
         return None
 
     def note(self, call: Call) -> None:
-        ends = [f"after {call.last_event_id}"] * bool(call.last_event_id)
+        ends = [f"after {call.after}"] * bool(call.after)
         form = ["&".join(f"{name}={value}" for name, value in call.form.items())]
         key = [f"({call.key})"] * bool(call.key)
         self.lines.append(" ".join(filter(None, [call.method, call.path, *form, *ends, *key])))
