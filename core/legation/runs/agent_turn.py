@@ -19,11 +19,13 @@ from attrs import define, evolve, field
 from ..effects import Concurrently, Now, Program
 from ..models.conversation import (
     Message,
+    ModelFailed,
     ModelProtocol,
     Prompt,
     Reply,
     ToolCall,
     ToolSpec,
+    Usage,
     storable,
 )
 from ..models.media import fit
@@ -42,7 +44,7 @@ from .events import (
     ToolCallError,
     ToolCallStarted,
 )
-from .model_order import Answer, ask_in_order
+from .model_order import ask_in_order
 from .model_places import call_in_turn
 from .payloads import NOT_KNOWN, call_sentence, tokens, tokens_apart, tool_execution
 from .step_outcomes import StepTooLarge, encode_call, encode_model
@@ -214,14 +216,18 @@ class Turn:
         if self.state.calls or self.state.corrected:
             yield from writer.settle()
         asked_us = self._asked_us = writer.journal.now_us
-        if self.fallback:
-            order = (self.model, *self.fallback)
-            ask = ask_in_order(order, request, self._prompt, writer)
-            answer = yield from call_in_turn(writer.journal, ask)
-        else:
-            call = self.model.respond(self._prompt(self.model), writer)
-            answer = Answer((yield from call_in_turn(writer.journal, call)), self.model)
-        reply, model = answer.reply, answer.model
+        try:
+            if self.fallback:
+                order = (self.model, *self.fallback)
+                ask = ask_in_order(order, request, self._prompt, writer)
+                answer = yield from call_in_turn(writer.journal, ask)
+                reply, model = answer.reply, answer.model
+            else:
+                call = self.model.respond(self._prompt(self.model), writer)
+                reply, model = (yield from call_in_turn(writer.journal, call)), self.model
+        except ModelFailed as error:
+            self._count_failure(error.usage)
+            raise
         self._answered_by = model
         now_us = writer.journal.now_us = yield from Now()
         writer.look()
@@ -240,6 +246,13 @@ class Turn:
             admitted = self._admit(reply, now_us)
             self._note_answer(encode_model(message, reply.usage, seconds, admitted))
         return reply
+
+    def _count_failure(self, usage: Usage) -> None:
+        """Count what a request without an answer has used: its providers ask to be paid for it."""
+        self.state = evolve(self.state, usage=self.state.usage.plus(usage))
+        self.writer.journal.tokens += usage.total_tokens
+        if self.writer.journal.spending is not None:
+            self.writer.journal.spending.spend(usage.total_tokens)
 
     def _note_answer(self, outcome: Mapping[str, Any]) -> None:
         place, model = str(self.state.rounds), self._answered_by or self.model

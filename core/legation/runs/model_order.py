@@ -50,7 +50,7 @@ def ask_in_order(
         writer: The event writer of the run.
 
     Raises:
-        ModelFailed: That of the last one that was asked.
+        ModelFailed: That of the last one that was asked, with the usage of all.
     """
     spent, number, last = Usage(), 0, len(models) - 1
     while True:
@@ -63,7 +63,7 @@ def ask_in_order(
                 return Answer(evolve(outcome, usage=spent.plus(outcome.usage)), model)
             spent, reason = spent.plus(outcome.usage), outcome.reason
             if number == last or reason in _ANSWERED or (listener.heard and writer.streamed):
-                writer.journal.resume_counts(spent.total_tokens, 0)
+                outcome.usage = spent
                 raise outcome
         number += 1
         yield from _log(writer, model, reason, models[number])
