@@ -164,8 +164,9 @@ def _write_line(answer: Mapping[str, Any]) -> str:
 
 def _plain(value: Any) -> Any:
     """Return a part of a prompt as JSON; what is empty is left out, so that a part may be added."""
-    if has(type(value)):
-        parts = {one.name: getattr(value, one.name) for one in fields(type(value))}
+    kind: Any = type(value)
+    if has(kind):
+        parts = {one.name: getattr(value, one.name) for one in fields(kind)}
         return {name: _plain(one) for name, one in parts.items() if one not in _EMPTY}
     if isinstance(value, Mapping):
         table = cast("Mapping[str, Any]", value)

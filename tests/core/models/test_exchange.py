@@ -292,6 +292,15 @@ def test_an_answer_that_breaks_off_begins_anew(broken: Played) -> None:
     ]
 
 
+def test_failure_has_the_cost_of_all_attempts() -> None:
+    count = sse([("", '{"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 2}}')])
+    paid = Played((said("Go") + count, Unreachable("protocol")))
+    failure = asked(MODEL, HELLO, paid, paid, Played(status=400)).failure
+
+    assert failure is not None
+    assert (failure.reason, failure.usage) == ("rejected", Usage(14, 4))
+
+
 def test_what_cannot_be_read_from_its_beginning_is_not_asked_for_again() -> None:
     nonsense = Played((sse([("", '{"choices": [{"delta"')]),))
 

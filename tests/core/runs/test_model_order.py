@@ -12,16 +12,21 @@ from legation import Agent, Platform, Team, tool
 from legation.effects import Log, Now, Program, Publish, Sleep, Transact
 from legation.models.conversation import (
     Listener,
+    Message,
     ModelFailed,
     ModelProtocol,
     Prompt,
     Reply,
     Usage,
 )
+from legation.runs.agent_turn import Turn
 from legation.runs.event_writer import EventWriter, Journal
 from legation.runs.events import EventOrigin, ModelRequestStarted
 from legation.runs.model_order import ask_in_order
 from legation.runs.step_outcomes import decode_model, decode_outcome
+from legation.runs.tool_calls import Toolbox
+from legation.runs.turn_state import ModelTurn, TurnState
+from legation.shares.budgets import Budgets
 from legation.store.runs import AppendEvents, FinishRun
 from legation.store.steps import StepKind
 from legation_testing import (
@@ -185,23 +190,31 @@ def replaced_by(first: str, other: str, reason: str = "broken") -> Log:
 
 
 def test_cost_is_counted_where_all_fail() -> None:
-    _, program = order(*(Counted(name, Usage(5, 2), fails=True) for name in ("one", "two")))
+    models = [Counted(name, Usage(5, 2), fails=True) for name in ("one", "two")]
+    with Client(agent(*models)) as client:
+        assert client.run("a", "Hello").error_type == "model_broken"
+        (finish,) = [
+            one.effect.unit
+            for one in client.effects
+            if isinstance(one.effect, Transact) and isinstance(one.effect.unit, FinishRun)
+        ]
 
-    with pytest.raises(ModelFailed) as failed:
-        play(
-            program,
-            [
-                (Sleep(1), None),
-                (Now(), 5),
-                (replaced_by("one", "two"), None),
-                (Sleep(1), None),
-                (Now(), 6),
-                (Transact, False),
-                (Publish, None),
-            ],
-        )
+    assert finish.tokens == 14
 
-    assert failed.value.usage == Usage(10, 4)
+
+def test_cost_of_a_failure_is_of_the_budget_of_the_day() -> None:
+    journal, _ = order(model("one"))
+    journal.spending = Budgets().enter("main", "o", 100, 0, 0)
+    writer = EventWriter(journal, EventOrigin(RUN, "A"), streamed=False)
+    asked = TurnState(said=(ModelTurn(Message("user", "go"), 0),))
+    failing = Counted("one", Usage(5, 2), fails=True)
+    turn = Turn(writer, failing, Toolbox(()), asked)
+
+    with pytest.raises(ModelFailed):
+        play(turn.take(), [(Sleep(1), None), (Now, 5), (Transact, False), (Publish, None)])
+
+    assert (journal.tokens, journal.spending.count_left(0)) == (7, 93)
+    assert turn.state.usage == Usage(5, 2)
 
 
 def test_order_can_be_cancelled_anywhere() -> None:
