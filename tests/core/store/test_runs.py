@@ -270,7 +270,7 @@ def test_a_session_in_which_somebody_was_quicker_is_left_alone(then: list[Any]) 
 
 def test_a_subject_close_to_its_limit_is_looked_at_under_its_lock() -> None:
     unit = StartRun("o", "s", "r", "agent", "x", "{}", "", "n", 1, share=RunShare(at_once=17))
-    few, close, taken = ([(0, 0, executed, 0, 0, 0)] for executed in (0, 1, 17))
+    few, close, taken = ([(0, 0, executed, 0, 0, 0, 0)] for executed in (0, 1, 17))
     opened = [(1, "{}")]
 
     free = played(unit, opened, few, [], dialect=Dialect.POSTGRESQL)
@@ -279,7 +279,7 @@ def test_a_subject_close_to_its_limit_is_looked_at_under_its_lock() -> None:
     assert last[1].claim is not None
     gone = played(unit, opened, close, [("",)], taken, [], dialect=Dialect.POSTGRESQL)
     assert gone[1] == Started(1, None, queued=True)
-    busy = played(unit, opened, [(1, 0, 1, 0, 0, 0)], [], dialect=Dialect.POSTGRESQL)
+    busy = played(unit, opened, [(1, 0, 1, 0, 0, 0, 0)], [], dialect=Dialect.POSTGRESQL)
     assert busy[1] == Started(1, None)
 
 
