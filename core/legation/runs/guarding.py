@@ -375,10 +375,10 @@ class Guards:
 
     def _recall(self, played: Mapping[str, Any], reply: Reply) -> None:
         """Take up what is recorded of the calls of an answer."""
-        for _, _, verdict, number, text in (e for e in played.get("guards", ()) if len(e) > _NAMED):
-            if number <= len(reply.calls):
-                said = Refuse(text) if verdict == "refused" else AskPerson(text)
-                self.verdicts[reply.calls[number - 1].id] = said
+        for entry in played.get("guards", ()):
+            if len(entry) > _NAMED and entry[3] <= len(reply.calls):
+                call, text = reply.calls[int(entry[3]) - 1], str(entry[4])
+                self.verdicts[call.id] = Refuse(text) if entry[2] == "refused" else AskPerson(text)
 
     def _judge_text(self, reply: Reply, state: TurnState) -> Program[Reply]:
         judged = yield from self._about("after_model", reply.content)
