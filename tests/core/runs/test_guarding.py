@@ -329,6 +329,16 @@ def test_a_person_approves_an_answer(crash: bool) -> None:
     assert ran.go(record=crash) == Answered("the price is 5")
 
 
+def test_an_answer_waits_at_the_last_round_too() -> None:
+    model = Model((said("the price is 5"),))
+    ran = run(model)
+    ran.platform = host(model, Guard(after_model=ask_about), max_rounds=1)
+
+    assert ran.go() == Waits()
+    ran.answer(confirmed=True)
+    assert ran.go() == Answered("the price is 5")
+
+
 def test_an_answer_that_is_not_approved_is_made_once_more() -> None:
     model = Model((said("the price is 5"), said("ask the desk")))
     ran = run(model, Guard(after_model=ask_about))
