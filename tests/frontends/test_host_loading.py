@@ -180,6 +180,42 @@ def test_a_file_names_the_functions_of_a_channel(folder: Path) -> None:
         load_platform(str(path), environ)
 
 
+def test_a_file_names_the_functions_of_guards(folder: Path) -> None:
+    text = """
+        [[agents]]
+        id = "a"
+
+        [[agents.guards]]
+        kind = "length"
+        most = 5
+
+        [[agents.guards]]
+        kind = "function"
+        before_run = "loading_rules:check"
+        after_model = "loading_rules:{}"
+
+        [[teams]]
+        id = "t"
+        members = ["a"]
+
+        [[teams.guards]]
+        kind = "function"
+        before_tool = "loading_rules:check"
+    """
+    rules = "def check(guarded): ..."
+    path = written(folder, loading_rules=rules, platform=text.format("check"))
+    registry = load_platform(str(path), {}).registry
+    module: Any = sys.modules["loading_rules"]
+
+    found: list[Any] = [*registry.agents["a"].guards, *registry.teams["t"].guards]
+    assert [one.at for one in found] == ["before_run", "before_run", "after_model", "before_tool"]
+    assert [one.by.function for one in found[1:]] == [module.check] * 3
+
+    path = written(folder, loading_rules=rules, platform=text.format("nothing"))
+    with pytest.raises(LoadError, match=r"guards\[1\]\.after_model: .* has no 'nothing'"):
+        load_platform(str(path), {})
+
+
 def test_a_file_that_names_no_function_changes_no_path(folder: Path) -> None:
     before = list(sys.path)
 

@@ -117,7 +117,13 @@ class Guard:
     @property
     def functions(self) -> Mapping[str, Function | str]:
         """The functions by their moments."""
-        given = {moment: getattr(self, moment) for moment in MOMENTS}
+        given = {
+            "before_run": self.before_run,
+            "before_model": self.before_model,
+            "after_model": self.after_model,
+            "before_tool": self.before_tool,
+            "after_tool": self.after_tool,
+        }
         return {moment: one for moment, one in given.items() if one is not None}
 
     def faults(self) -> Faults:

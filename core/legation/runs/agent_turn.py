@@ -208,6 +208,8 @@ class Turn:
                 if self.writer.journal.spending is not None and (over := self._overspent(1)):
                     return over
                 reply = yield from self._ask()
+                if self.guards is not None and self.guards.answer_waits:
+                    continue
                 outcome = self._beyond() if reply.calls else self._answer(reply)
                 if outcome is not None:
                     return outcome

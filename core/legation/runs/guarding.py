@@ -314,12 +314,14 @@ class Guards:
     Attributes:
         verdicts: What is said of calls that are not simply made, by their ids.
         refused: Why the last answer ends the run; None where it does not.
+        answer_waits: The last answer is one that a person is to approve.
     """
 
     component: Component
     writer: EventWriter
     verdicts: dict[str, Refuse | AskPerson] = field(factory=dict[str, Refuse | AskPerson])
     refused: GuardRefused | None = None
+    answer_waits: bool = False
     _entries: list[list[Any]] = field(factory=list[list[Any]], init=False)
     _prompt: str | None = field(default=None, init=False)
 
@@ -339,7 +341,8 @@ class Guards:
         Raises:
             GuardRefused: The model is not asked.
         """
-        self._entries, self._prompt, self.refused = [], None, None
+        self._entries, self._prompt = [], None
+        self.refused, self.answer_waits = None, False
         self.verdicts.clear()
         text = state.said[-1].message.content
         if (played := self._find_played(state)) is not None:
@@ -375,10 +378,11 @@ class Guards:
 
     def _recall(self, played: Mapping[str, Any], reply: Reply) -> None:
         """Take up what is recorded of the calls of an answer."""
-        for _, _, verdict, number, text in (e for e in played.get("guards", ()) if len(e) > _NAMED):
-            if number <= len(reply.calls):
-                said = Refuse(text) if verdict == "refused" else AskPerson(text)
-                self.verdicts[reply.calls[number - 1].id] = said
+        for entry in played.get("guards", ()):
+            if len(entry) > _NAMED and entry[3] <= len(reply.calls):
+                call, text = reply.calls[int(entry[3]) - 1], str(entry[4])
+                self.verdicts[call.id] = Refuse(text) if entry[2] == "refused" else AskPerson(text)
+                self.answer_waits = self.answer_waits or call.name == APPROVE
 
     def _judge_text(self, reply: Reply, state: TurnState) -> Program[Reply]:
         judged = yield from self._about("after_model", reply.content)
@@ -398,6 +402,7 @@ class Guards:
             arguments = compact_json({"answer": text})
             if len(arguments) > MAX_ARGUMENTS:
                 return self._refuse(_TOO_LONG, judged.by, usage)
+            self.answer_waits = True
             reply = evolve(
                 reply, content="", calls=(ToolCall(unlike(APPROVE, taken), APPROVE, arguments),)
             )

@@ -7,7 +7,7 @@ turn within that of its leader, so a pause deep in a team is the same value.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from operator import is_
@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import cattrs
 from attrs import evolve, field
-from cattrs.gen import make_dict_unstructure_fn, override
+from cattrs.gen import make_dict_unstructure_fn
 
 from ..models.conversation import Message, ToolCall, Usage
 from ..values import frozen
@@ -217,17 +217,26 @@ class TurnState:
 
 _FORMAT: Final = 1
 _CONVERTER: Final = cattrs.Converter()
-_CONVERTER.register_unstructure_hook(
-    Usage, make_dict_unstructure_fn(Usage, _CONVERTER, cost_nano=override(omit_if_default=True))
-)
-# Most states have none of these, and have been stored without them.
+
+
+def _make_dump(optional: str, cls: type[Any]) -> Callable[[Any], dict[str, Any]]:
+    """Return what dumps `cls`, without the member `optional` where it is None."""
+    dump_all = make_dict_unstructure_fn(cls, _CONVERTER)
+
+    def dump_some(value: Any) -> dict[str, Any]:
+        dumped = dump_all(value)
+        if dumped[optional] is None:
+            del dumped[optional]
+        return dumped
+
+    return dump_some
+
+
+# Most states have none of these members, and have been stored without them.
+_CONVERTER.register_unstructure_hook(Usage, _make_dump("cost_nano", Usage))
+_CONVERTER.register_unstructure_hook_factory(partial(is_, CallState), partial(_make_dump, "reason"))
 _CONVERTER.register_unstructure_hook_factory(
-    partial(is_, CallState),
-    lambda cls: make_dict_unstructure_fn(cls, _CONVERTER, reason=override(omit_if_default=True)),
-)
-_CONVERTER.register_unstructure_hook_factory(
-    partial(is_, TurnState),
-    lambda cls: make_dict_unstructure_fn(cls, _CONVERTER, message=override(omit_if_default=True)),
+    partial(is_, TurnState), partial(_make_dump, "message")
 )
 
 

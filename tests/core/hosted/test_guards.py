@@ -40,6 +40,10 @@ async def ask(about: Guarded, run: Run, more: int = 1) -> AskPerson:
     return AskPerson("?")
 
 
+def repeat(message: str) -> str:
+    return message
+
+
 def two(one: Guarded, other: Guarded) -> None: ...
 
 
@@ -113,9 +117,7 @@ def test_a_function_alone_is_no_guard() -> None:
 
 
 def test_a_function_that_is_an_agent_has_no_guards() -> None:
-    assert faults(Length(1), run=lambda message: message) == [
-        f"{AT}: is not allowed together with `run`"
-    ]
+    assert faults(Length(1), run=repeat) == [f"{AT}: is not allowed together with `run`"]
 
 
 def judge_of(platform: Platform) -> JudgingModel:
@@ -171,7 +173,7 @@ def test_an_agent_that_cannot_judge(agent: str, sentence: str) -> None:
             models=[Model("m", "echo")],
             agents=[
                 Agent(id="a", guards=[Judge(agent=agent)]),
-                Agent(id="f", run=lambda message: message),
+                Agent(id="f", run=repeat),
                 Agent(id="i", model="m", instructions=lambda: "x"),
             ],
         )

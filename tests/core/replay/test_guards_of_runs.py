@@ -65,7 +65,12 @@ def host(*, team: bool = False) -> Platform:
     task = call("delegate_task_to_member", member_id="a", task="go")
     return Platform(
         agents=[
-            Agent(id="a", model=ScriptedModel(script), tools=[look, erase], guards=GUARDS),
+            Agent(
+                id="a",
+                model=ScriptedModel(script, by_prompt=True),
+                tools=[look, erase],
+                guards=GUARDS,
+            ),
             Agent(id="b", model=ScriptedModel(["far too long"]), guards=[Length(3, of="output")]),
             Agent(id="c", model=ScriptedModel([]), guards=[Length(1)]),
         ],
@@ -183,3 +188,26 @@ def test_a_verdict_about_a_call_that_is_not_there_is_passed_over() -> None:
 
     assert isinstance(read, Recording)
     assert take_again(read, host()).same
+
+
+@pytest.mark.parametrize(("at", "moments"), [(None, 11), ("2", 5), ("3", 2)])
+def test_a_fork_asks_no_guard_of_what_it_has_of_the_run(at: str | None, moments: int) -> None:
+    with Client(host()) as client:
+        run = client.run("a", "go")
+        while run["status"] == "PAUSED":
+            run = client.go_on(run, confirmed=True)
+        asked.clear()
+        path = f"/agents/a/runs/{run['run_id']}/fork"
+        made = client.post(path, json={"at": at, "stream": False}).json()
+        while made["status"] == "PAUSED":
+            made = client.go_on(made, confirmed=True)
+
+    assert made["messages"][0]["content"] == "go, please, please"
+    assert made["messages"][0] == {**run["messages"][0], **_own(made)}
+    assert len(asked) == moments
+    assert ("before_run" in asked) is (at is None)
+
+
+def _own(run: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is a run's own of its first message."""
+    return {name: run["messages"][0][name] for name in ("id", "created_at")}

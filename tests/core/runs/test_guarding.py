@@ -27,7 +27,7 @@ from legation import (
 from legation.effects import CallFunction, Program, Raised, TimedOut, Yielding
 from legation.guards import GuardLike
 from legation.models.conversation import Listener, Message, Prompt, Reply, Thought, ToolCall, Usage
-from legation.runs.agent_turn import Answered, Outcome, Waits
+from legation.runs.agent_turn import Answered, Outcome, Turn, Waits
 from legation.runs.approvals import Reply as PersonsReply
 from legation.runs.approvals import apply_replies
 from legation.runs.endings import conclude
@@ -329,6 +329,16 @@ def test_a_person_approves_an_answer(crash: bool) -> None:
     assert ran.go(record=crash) == Answered("the price is 5")
 
 
+def test_an_answer_waits_at_the_last_round_too() -> None:
+    model = Model((said("the price is 5"),))
+    ran = run(model)
+    ran.platform = host(model, Guard(after_model=ask_about), max_rounds=1)
+
+    assert ran.go() == Waits()
+    ran.answer(confirmed=True)
+    assert ran.go() == Answered("the price is 5")
+
+
 def test_an_answer_that_is_not_approved_is_made_once_more() -> None:
     model = Model((said("the price is 5"), said("ask the desk")))
     ran = run(model, Guard(after_model=ask_about))
@@ -353,9 +363,11 @@ def test_an_approved_answer_is_only_that_for_later_runs() -> None:
     ran.go()
     ran.answer(confirmed=True)
     ran.go()
-    guards = ran.world.turn.guards  # type: ignore[union-attr]
+    turn = ran.world.turn
+    assert isinstance(turn, Turn)
+    assert turn.guards is not None
 
-    rendered = guards.render(ran.state.with_results(0).messages)
+    rendered = turn.guards.render(ran.state.with_results(0).messages)
 
     assert [(one.role, one.content) for one in rendered] == [
         ("user", "go"),
@@ -559,9 +571,13 @@ def test_what_a_function_returns_must_be_a_verdict_of_its_moment() -> None:
             ran.go()
 
 
+def refuse(guarded: Guarded) -> Refuse:
+    return Refuse("")
+
+
 def test_a_function_may_refuse_without_a_sentence() -> None:
     with pytest.raises(GuardRefused, match="not allowed by the rules"):
-        run(Model((said("x"),)), Guard(before_run=lambda guarded: Refuse(""))).go()
+        run(Model((said("x"),)), Guard(before_run=refuse)).go()
 
 
 def write(guarded: Guarded, run: Run) -> None:
@@ -734,6 +750,10 @@ def test_all_members_are_given_the_message_as_the_guards_left_it() -> None:
     assert member.prompts[0].messages[0].content == "[redacted]"
 
 
+def always_ask(guarded: Guarded) -> AskPerson | None:
+    return AskPerson("?") if guarded.text else None
+
+
 def test_the_answer_of_a_member_that_is_the_teams_is_judged() -> None:
     leader, member = Model((said("", task("x")),)), Model((said("Bob is here"),))
 
@@ -743,6 +763,5 @@ def test_the_answer_of_a_member_that_is_the_teams_is_judged() -> None:
     with pytest.raises(GuardRefused):
         team("route", leader, member, [Length(3, of="output")]).go()
     with pytest.raises(GuardFailed, match="answer of a member"):
-        asks = Guard(after_model=lambda guarded: AskPerson("?") if guarded.text else None)
-        team("route", leader, member, [asks]).go()
+        team("route", leader, member, [Guard(after_model=always_ask)]).go()
     assert team("route", leader, member, [Length(1, of="arguments")]).go() != Waits()
