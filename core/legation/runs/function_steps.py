@@ -192,7 +192,7 @@ class FunctionSteps:
         """Return whether a person is to be asked about a call."""
         known = self._places.get(self._begun[id(step)][1])
         if known is None:
-            return step.requires_confirmation
+            return _needs(step) is not None
         call = self.state.calls[known]
         return call.waits or (call.in_doubt and self._way(step) == "ask")
 
@@ -224,17 +224,17 @@ class FunctionSteps:
 
     def _admit(self, step: CallStep, made: ToolCall) -> int:
         """Add a call that is not known to the turn, and return where it stands."""
-        asks = step.requires_confirmation
+        needs = _needs(step)
         call = CallState(
             call=made,
             created_us=self.writer.journal.now_us,
             arguments=_read(made),
-            standing=Standing.CONFIRM if asks else Standing.DUE,
-            needs=Standing.CONFIRM if asks else None,
-            announced=asks,
+            standing=needs or Standing.DUE,
+            needs=needs,
+            announced=needs is not None,
             place=self._place(),
         )
-        if asks:
+        if needs is not None:
             self.writer.note(ToolCallStarted(tool_execution(call)))
         index = self._places[made.id] = len(self.state.calls)
         self.state = evolve(self.state, calls=(*self.state.calls, call))
@@ -270,7 +270,7 @@ class FunctionSteps:
         """Note what became of a call."""
         execution = tool_execution(call)
         self._note(call, encode_own(call))
-        if call.started_us is None:  # a person refused it: that is in the log already
+        if call.started_us is None:  # what a person said of it is in the log already
             return call
         self.writer.note(ToolCallCompleted(call_sentence(call), execution))
         if call.failed:
@@ -376,6 +376,13 @@ class FunctionSteps:
 
 def _name(step: Step) -> str:
     return storable(str(step.name if isinstance(step, CallStep) else getattr(step, "model", "")))
+
+
+def _needs(step: CallStep) -> Standing | None:
+    """Return what a call waits for before it is made; None where it is made at once."""
+    if step.external_execution:
+        return Standing.EXTERNAL
+    return Standing.CONFIRM if step.requires_confirmation else None
 
 
 def _arguments(step: CallStep) -> str:
