@@ -7,7 +7,6 @@ person or for the client.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
