@@ -21,6 +21,7 @@ __all__ = [
     "Audit",
     "AuditKey",
     "AuthorizationConfig",
+    "CallStep",
     "Channel",
     "ConfigurationError",
     "Console",
@@ -29,6 +30,7 @@ __all__ = [
     "CustomRoute",
     "Database",
     "EchoModel",
+    "FinalAnswer",
     "FromModel",
     "Guard",
     "Guarded",
@@ -38,6 +40,7 @@ __all__ = [
     "MatchesSchema",
     "Model",
     "ModelPrice",
+    "ModelStep",
     "NodeLimits",
     "Notify",
     "OpenAIModel",
@@ -112,7 +115,17 @@ if TYPE_CHECKING:
     from .models.prices import ModelPrice
     from .platform import Platform
     from .shares.limits import LimitOverrides, NodeLimits, PlatformLimits
-    from .tools import FromModel, Run, RunFile, Tool, ToolError, tool
+    from .tools import (
+        CallStep,
+        FinalAnswer,
+        FromModel,
+        ModelStep,
+        Run,
+        RunFile,
+        Tool,
+        ToolError,
+        tool,
+    )
     from .tools.answer_class import read_answer
     from .version import VERSION as __version__
 else:
@@ -140,12 +153,13 @@ _KINDS: Final = (
     " TelegramChannel WhatsAppChannel"
 )
 _GUARDS: Final = "AskPerson Guard Guarded Judge Length MatchesSchema Redact Refuse ToolAccess"
+_TOOLS: Final = "CallStep FinalAnswer FromModel ModelStep Run RunFile Tool ToolError tool"
 _HOMES: Final = {
     **dict.fromkeys(_CONFIG.split(), "config"),
     **dict.fromkeys(_KINDS.split(), "kinds"),
     **dict.fromkeys(_GUARDS.split(), "guards"),
     **dict.fromkeys(("Request", "Response", "Streamed"), "http.messages"),
-    **dict.fromkeys(("FromModel", "Run", "RunFile", "Tool", "ToolError", "tool"), "tools"),
+    **dict.fromkeys(_TOOLS.split(), "tools"),
     **dict.fromkeys(("LimitOverrides", "NodeLimits", "PlatformLimits"), "shares.limits"),
     "CustomModel": "models.custom",
     "CustomRoute": "api.custom_routes",

@@ -16,7 +16,8 @@ from decimal import ROUND_HALF_UP, Decimal
 from importlib.util import find_spec
 from typing import Final
 
-from legation.models.conversation import ModelProtocol, Usage
+from legation.models.conversation import Usage
+from legation.models.prices import Priced
 from legation.money import NANO
 
 __all__ = ["find_price"]
@@ -32,7 +33,7 @@ _PRICES: Final = DataSnapshot(providers=providers, from_auto_update=False)
 _ONE: Final = Decimal(1)
 
 
-def find_price(model: ModelProtocol, usage: Usage, now_us: int) -> int | None:
+def find_price(model: Priced, usage: Usage, now_us: int) -> int | None:
     """Return what `usage` of `model` costs, in nano-USD; None where the list does not have it.
 
     A model at an address of one's own is looked up by that, else by the name of its provider: what

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeAlias
 
+from attrs import evolve
+
 from ..config import Agent, ModelLike, Team
 from ..guards import MOMENTS, Guard, GuardLike, Judge, PureGuard, ToolAccess
 from ..models.conversation import ModelProtocol
@@ -47,6 +49,12 @@ class HostedGuard:
     def reads_scopes(self) -> bool:
         """Whether it is given the scopes of the caller."""
         return isinstance(self.by, ToolAccess | HostedGuardFunction)
+
+    def with_model(self, choose: Callable[[ModelProtocol], ModelProtocol]) -> HostedGuard:
+        """Return the same with another model, where it asks one."""
+        if not isinstance(self.by, JudgingModel):
+            return self
+        return evolve(self, by=evolve(self.by, model=choose(self.by.model)))
 
 
 def host_guards(

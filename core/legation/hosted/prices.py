@@ -12,6 +12,7 @@ from ..models.prices import PriceList, find_price_faults, make_price_list
 from ..shares.limits import LimitOverrides, Limits
 from ..tools.hosted_function import Hosted
 from .abilities import NOT_IMPORTED
+from .guards import HostedGuard, JudgingModel
 
 __all__ = ["find_unpriced", "read_prices"]
 
@@ -19,7 +20,7 @@ _UNPRICED: Final = "{}:{} has no price: its runs show no cost"
 _UNCOUNTED: Final = "{}:{} has no price, and {} would not count it: give one in prices.models"
 
 
-class _Priced(Protocol):
+class _Asking(Protocol):
     """An agent or a team: what asks a model."""
 
     @property
@@ -28,12 +29,22 @@ class _Priced(Protocol):
         ...
 
     @property
+    def fallback(self) -> tuple[ModelProtocol, ...]:
+        """The models that it asks where that fails."""
+        ...
+
+    @property
+    def guards(self) -> tuple[HostedGuard, ...]:
+        """Its guards, of which some ask a model."""
+        ...
+
+    @property
     def run(self) -> Hosted | None:
         """The function that answers in place of a model."""
         ...
 
 
-_Placed: TypeAlias = Iterable[tuple[str, _Priced]]
+_Placed: TypeAlias = Iterable[tuple[str, _Asking]]
 """Agents and teams, each with its path in the configuration."""
 
 
@@ -78,8 +89,13 @@ def _make(config: PlatformConfig, fault: Callable[[str, str], None]) -> PriceLis
 def _find_models(prices: PriceList, components: _Placed) -> Iterator[tuple[str, ModelProtocol]]:
     """Yield the models without a price, with the path of who asks each."""
     for path, component in components:
-        if component.run is None and not prices.knows(component.model):
-            yield f"{path}.model", component.model
+        asked = {f"{path}.model": component.model}
+        asked |= {f"{path}.fallback[{n}]": one for n, one in enumerate(component.fallback)}
+        judges = (guard.by for guard in component.guards)
+        asked |= {f"{path}.guards": by.model for by in judges if isinstance(by, JudgingModel)}
+        if component.run is None:
+            unknown = {place: one for place, one in asked.items() if not prices.knows(one)}
+            yield from unknown.items()
 
 
 def _find_budget(config: PlatformConfig) -> str | None:

@@ -299,14 +299,21 @@ class Registry:
     def with_models(self, choose: Callable[[Component], ModelProtocol]) -> Registry:
         """Return the same with the model that `choose` returns for each agent and team.
 
-        It is asked for each model of a fallback as well, with that as the model of the component.
+        It is asked for each model of a fallback and of a guard as well, with that as the model of
+        the component.
         """
 
         def change(component: Component) -> Component:
-            members = tuple(map(change, component.members))
-            fallback = tuple(choose(evolve(component, model=one)) for one in component.fallback)
-            model = choose(component)
-            return evolve(component, model=model, fallback=fallback, members=members)
+            def choose_for(one: ModelProtocol) -> ModelProtocol:
+                return choose(evolve(component, model=one))
+
+            return evolve(
+                component,
+                model=choose(component),
+                fallback=tuple(map(choose_for, component.fallback)),
+                guards=tuple(guard.with_model(choose_for) for guard in component.guards),
+                members=tuple(map(change, component.members)),
+            )
 
         return evolve(
             self,

@@ -7,16 +7,24 @@ A table of one's own comes first, then a source: a function of the host's, as th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from attrs import field, fields
 
 from ..money import MOST_NANO, SENTENCE, parse_usd
 from ..values import frozen
-from .conversation import ModelProtocol, Usage
+from .conversation import Usage
 from .echo import Echo
 
-__all__ = ["ModelPrice", "PriceList", "PriceSource", "find_price_faults", "make_price_list"]
+__all__ = [
+    "ModelName",
+    "ModelPrice",
+    "PriceList",
+    "PriceSource",
+    "Priced",
+    "find_price_faults",
+    "make_price_list",
+]
 
 _PER: Final = 1_000_000
 """How many tokens a price is for."""
@@ -25,7 +33,29 @@ _MOST_PRICES: Final = 10_000
 _ONE: Final = Usage(1, 1)
 
 
-PriceSource: TypeAlias = Callable[[ModelProtocol, Usage, int], int | None]
+class Priced(Protocol):
+    """What has a price: a model, or the name of one."""
+
+    @property
+    def id(self) -> str:
+        """Its name, as its provider knows it."""
+        ...
+
+    @property
+    def provider(self) -> str:
+        """Who runs it."""
+        ...
+
+
+@frozen
+class ModelName:
+    """The name of a model that a function asks by itself."""
+
+    id: str
+    provider: str
+
+
+PriceSource: TypeAlias = Callable[[Priced, Usage, int], int | None]
 """A function that knows prices: it is given a model, its usage and the time in microseconds, and
 returns the cost in nano-USD, or None where it knows of none.  It computes, and does nothing else.
 """
@@ -104,7 +134,7 @@ class PriceList:
     rates: Mapping[str, _Rates] = field(factory=dict[str, _Rates])
     source: PriceSource | None = None
 
-    def price(self, model: ModelProtocol, usage: Usage, now_us: int) -> int | None:
+    def price(self, model: Priced, usage: Usage, now_us: int) -> int | None:
         """Return what `usage` of `model` costs, in nano-USD; None where nobody knows.
 
         What echoes costs nothing.
@@ -124,7 +154,7 @@ class PriceList:
             raise ValueError(f"a source of prices gave {cost!r}, which is no number of nano-USD")
         return min(cost, MOST_NANO)
 
-    def knows(self, model: ModelProtocol) -> bool:
+    def knows(self, model: Priced) -> bool:
         """Return whether there is a price of `model`; what is no amount is none."""
         try:
             return self.price(model, _ONE, 0) is not None

@@ -18,8 +18,8 @@ from attrs import define, evolve, field
 
 from ..effects import AwaitNudge, Log, Now, Nudge, Program, Publish
 from ..hosted.notify import NotifyRule
-from ..models.conversation import ModelProtocol, Usage, storable
-from ..models.prices import PriceList
+from ..models.conversation import Usage, storable
+from ..models.prices import Priced, PriceList
 from ..money import MOST_NANO
 from ..shares.budgets import Spending
 from ..store.member_runs import CheckLease, MemberMove, Root
@@ -184,7 +184,7 @@ class Journal:
         if self.expense is not None:
             self.expense.spend(cost)
 
-    def price(self, model: ModelProtocol, usage: Usage) -> Usage:
+    def price(self, model: Priced, usage: Usage) -> Usage:
         """Return what a request to `model` used with what it cost: that counts for the process.
 
         A cost that the model knows itself comes first.

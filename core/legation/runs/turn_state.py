@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import partial
-from operator import is_
 from typing import Any, Final
 
 import cattrs
-from attrs import evolve, field
+from attrs import evolve, field, fields
 from cattrs.gen import make_dict_unstructure_fn
 
 from ..models.conversation import Message, ToolCall, Usage
@@ -24,6 +23,7 @@ __all__ = [
     "CallState",
     "MemberState",
     "ModelTurn",
+    "RecordedAnswer",
     "Standing",
     "TurnState",
     "UnknownFormat",
@@ -61,6 +61,8 @@ class CallState:
         announced: Its start was an event before it could begin, since it waits for a person.
         in_doubt: It had begun when a node went away, and its outcome is not known.
         reason: Why a guard has a person asked about it; None where none has.
+        place: That of its step, where the function of an agent makes it: `0.3`.
+        structured: The result is JSON, which such a function is given as a value.
     """
 
     call: ToolCall
@@ -81,6 +83,8 @@ class CallState:
     announced: bool = False
     in_doubt: bool = False
     reason: str | None = None
+    place: str = ""
+    structured: bool = False
 
     @property
     def waits(self) -> bool:
@@ -115,6 +119,15 @@ class ModelTurn:
 
 
 @frozen(kw_only=True)
+class RecordedAnswer:
+    """An answer of a model to the function of an agent: JSON, by its place and what was asked."""
+
+    place: str
+    key: str
+    answer: Any
+
+
+@frozen(kw_only=True)
 class TurnState:
     """The state of a turn.
 
@@ -128,6 +141,7 @@ class TurnState:
         worked_us: How long the turn took before it last paused.
         first_seconds: How long it took until the first piece of an answer was there.
         message: What the model reads in place of what was asked, where a guard has changed that.
+        recorded: The answers that the function of an agent was given, which are its `rounds`.
     """
 
     before: tuple[Message, ...] = ()
@@ -140,6 +154,7 @@ class TurnState:
     first_seconds: float | None = None
     corrected: bool = False
     message: str | None = None
+    recorded: tuple[RecordedAnswer, ...] = ()
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -160,6 +175,16 @@ class TurnState:
     def waits(self) -> bool:
         """Whether it cannot go on without a person."""
         return any(call.waits for call in self.calls)
+
+    @property
+    def whole_call(self) -> CallState | None:
+        """The call of the function of an agent, where a person was asked about that."""
+        return next((call for call in self.calls if not call.place), None)
+
+    @property
+    def of_function(self) -> bool:
+        """Whether all that there is by now may be of an agent that is a function."""
+        return self.rounds == len(self.recorded)
 
     @property
     def last(self) -> CallState | None:
@@ -219,25 +244,31 @@ _FORMAT: Final = 1
 _CONVERTER: Final = cattrs.Converter()
 
 
-def _make_dump(optional: str, cls: type[Any]) -> Callable[[Any], dict[str, Any]]:
-    """Return what dumps `cls`, without the member `optional` where it is None."""
+def _make_dump(optional: Sequence[str], cls: type[Any]) -> Callable[[Any], dict[str, Any]]:
+    """Return what dumps `cls`, without members of `optional` that are as they are without them."""
     dump_all = make_dict_unstructure_fn(cls, _CONVERTER)
+    defaults = {one.name: one.default for one in fields(cls) if one.name in optional}
 
     def dump_some(value: Any) -> dict[str, Any]:
         dumped = dump_all(value)
-        if dumped[optional] is None:
-            del dumped[optional]
+        for name, default in defaults.items():
+            if getattr(value, name) == default:
+                del dumped[name]
         return dumped
 
     return dump_some
 
 
+def _leave_out(cls: type[Any], *optional: str) -> None:
+    _CONVERTER.register_unstructure_hook_factory(
+        lambda kind: kind is cls, partial(_make_dump, optional)
+    )
+
+
 # Most states have none of these members, and have been stored without them.
-_CONVERTER.register_unstructure_hook(Usage, _make_dump("cost_nano", Usage))
-_CONVERTER.register_unstructure_hook_factory(partial(is_, CallState), partial(_make_dump, "reason"))
-_CONVERTER.register_unstructure_hook_factory(
-    partial(is_, TurnState), partial(_make_dump, "message")
-)
+_leave_out(Usage, "cost_nano")
+_leave_out(CallState, "reason", "place", "structured")
+_leave_out(TurnState, "message", "recorded")
 
 
 class UnknownFormat(Exception):

@@ -21,6 +21,7 @@ from .hosted_function import (
 )
 from .results import MAX_RESULT, render
 from .run_context import FromModel, Run, RunFile
+from .run_steps import CallStep, FinalAnswer, ModelStep, StepEnd
 from .shapes import Unfit
 
 __all__ = [
@@ -28,14 +29,18 @@ __all__ = [
     "MAX_RESULT",
     "OFFERED",
     "Again",
+    "CallStep",
     "ContextParameter",
+    "FinalAnswer",
     "FromModel",
     "Hosted",
     "HostedGuardFunction",
     "HostedInstructions",
     "Misfit",
+    "ModelStep",
     "Run",
     "RunFile",
+    "StepEnd",
     "Tool",
     "ToolError",
     "ToolFault",
