@@ -12,8 +12,7 @@ from enum import Enum
 from typing import Any, Final
 
 import cattrs
-from attrs import evolve, field
-from cattrs.gen import make_dict_unstructure_fn, override
+from attrs import asdict, evolve, field
 
 from ..models.conversation import Message, ToolCall, Usage
 from ..values import frozen
@@ -205,8 +204,9 @@ class TurnState:
 
 _FORMAT: Final = 1
 _CONVERTER: Final = cattrs.Converter()
+# A cost is stored where it is known; without prices all is as it was before there were any.
 _CONVERTER.register_unstructure_hook(
-    Usage, make_dict_unstructure_fn(Usage, _CONVERTER, cost_nano=override(omit_if_default=True))
+    Usage, lambda usage: asdict(usage, filter=lambda _, value: value is not None)
 )
 
 
