@@ -64,6 +64,8 @@ EXCUSED: Final = (
     "frontends/legation_testing/pytest_replay.py:reportinfo",  # ... as this
     # A test compares them with the tables of the catalogue.
     "core/legation/store/periods.py:*_by",
+    # What a configuration names as `genai-prices`.
+    "frontends/legation_host/genai_prices.py:find_price",
     # For tests: the project's own, or those that its users write with `legation_testing`.
     "core/legation/erasure/receipt.py:verify_receipt",  # documented in docs/howto/erasing.md
     "core/legation/store/units.py:all_sql",  # every statement is prepared on both databases

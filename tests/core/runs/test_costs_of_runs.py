@@ -25,7 +25,10 @@ from legation.models.conversation import (
     Reply,
     Usage,
 )
+from legation.money import MOST_NANO
+from legation.runs.event_writer import Journal
 from legation.runs.fold import RunRecord
+from legation.store.run_rows import ClaimedRun
 from legation.store.steps import COPIED, Step, StepKind
 from legation.tools import tool
 from legation.values import frozen
@@ -407,3 +410,14 @@ def test_runs_side_by_side_share_what_is_left() -> None:
 def test_no_money_at_all_is_a_limit_too() -> None:
     with Client(lambda: shop("0"), token=ADA) as client:
         assert (ask(client).status, cost_of(client)) == (429, (0, 0))
+
+
+def test_a_run_that_went_on_without_a_request_costs_what_it_had() -> None:
+    run = ClaimedRun("ada", "s", "r", "agent", "a", "{}", 0, 1)
+    journal = Journal("main", run, "n", 0, paid=5)
+
+    assert journal.whole_cost == 5
+    journal.pay(2)
+    assert journal.whole_cost == 7
+    journal.pay(MOST_NANO)
+    assert journal.whole_cost == MOST_NANO
