@@ -45,6 +45,7 @@ __all__ = [
     "SlackChannel",
     "StandardChannel",
     "Streamed",
+    "Summaries",
     "Team",
     "TelegramChannel",
     "Tool",
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
         Model,
         Notify,
         Retention,
+        Summaries,
         Team,
     )
     from .http.messages import Request, Response, Streamed
@@ -107,7 +109,7 @@ else:
 
 _CONFIG: Final = (
     "Agent Audit AuditKey AuthorizationConfig Channel ConfigurationError Console Database Model"
-    " Notify Retention Team"
+    " Notify Retention Summaries Team"
 )
 _KINDS: Final = (
     "AnthropicModel CustomChannel EchoModel OpenAIModel Sender SlackChannel StandardChannel"

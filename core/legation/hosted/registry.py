@@ -85,6 +85,7 @@ class Component(Abilities):
 
     `fragment` is its description as clients see it; `admin_fragment` adds what only an
     administrator may read (instructions).  `readers` read the text out of files, by their type.
+    `summarizer` is the model that summarizes its sessions, if they are.
     """
 
     kind: str
@@ -99,6 +100,7 @@ class Component(Abilities):
     mode: str | None = None
     members: tuple[Component, ...] = ()
     readers: Mapping[str, Reader] = field(factory=dict[str, Reader])
+    summarizer: ModelProtocol | None = None
     fragment: bytes = field(init=False, repr=False)
     admin_fragment: bytes = field(init=False, repr=False)
     definition: Definition = field(init=False, repr=False)
@@ -122,6 +124,10 @@ class Component(Abilities):
             "mode": self.mode,
             "members": [member.id for member in self.members],
         }
+        if self.history_tokens is not None:
+            document["history_tokens"] = self.history_tokens
+        if self.summaries is not None:
+            document["summaries"] = asdict(self.summaries)
         text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), default=dict)
         digest = hashlib.sha256(f"{self.kind}:{self.id}:{text}".encode()).hexdigest()
         return Definition(digest, self.kind, self.id, text)
@@ -528,12 +534,17 @@ class _Builder:
         self.faults.append(Fault(path, message))
 
     def _component(self, item: Agent | Team, path: str, **own: Any) -> Component:
+        model = self._find_model(item.model, path)
+        summarizer = model if item.summaries is not None else None
+        if item.summaries is not None and item.summaries.model is not None:
+            summarizer = self._find_model(item.summaries.model, f"{path}.summaries")
         return Component(
             id=item.id,
             name=item.name or item.id,
             description=item.description,
             instructions=item.instructions if isinstance(item.instructions, str) else None,
-            model=self._find_model(item.model, path),
+            model=model,
+            summarizer=summarizer,
             database=self._find_database(item.database, path),
             version=self._check_version(item.version, path),
             readers=self.readers,

@@ -271,7 +271,11 @@ class _Replay:
 
     def _make_turn(self, writer: EventWriter, asked: Mapping[str, Any]) -> Program[Taking]:
         run, database = writer.origin.run, self.component.database
-        return turn_of(self.component, database, run, asked, writer, taker=self.take)
+        component = self.component
+        if component.history_tokens is not None or component.summaries is not None:
+            # What it was told is in the recording, and stays whole.
+            component = evolve(component, history_tokens=None, summaries=None)
+        return turn_of(component, database, run, asked, writer, taker=self.take)
 
     def _summarize(self, writer: EventWriter, turn: Taking | None) -> RunSummary:
         state = None if turn is None else turn.state

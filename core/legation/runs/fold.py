@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from attrs import evolve, field
 
-from ..models.conversation import Message
+from ..models.conversation import Message, Usage
 from ..store.run_states import RunState
 from ..store.steps import COPIED, Definition, Step, StepKind
 from ..values import frozen
@@ -94,7 +94,14 @@ class RunRecord:
             for step in self.steps.values()
             if step.kind == StepKind.MODEL and step.outcome and step.attempt > self.attempt
         )
-        return sum(answer.usage.total_tokens for answer in answers)
+        return sum(answer.usage.total_tokens for answer in answers) + self._sum_summary()
+
+    def _sum_summary(self) -> int:
+        """Return the tokens of the summary that the run made at its start, since the last pause."""
+        step, start = self.steps.get(START), self.start() or {}
+        if step is None or step.attempt <= self.attempt:
+            return 0
+        return Usage(*start.get("summary_usage", ())).total_tokens
 
     @property
     def member_places(self) -> tuple[str, ...]:

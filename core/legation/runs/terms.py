@@ -15,7 +15,9 @@ __all__ = [
     "COUNTED",
     "FORKED_FROM",
     "FORK_START",
+    "HISTORY_RUNS",
     "MODEL_CALLS",
+    "OF_HISTORY",
     "OF_TURN",
     "STATE_BYTES",
     "TOKENS_PER_DAY",
@@ -25,6 +27,12 @@ __all__ = [
 TOKENS_PER_DAY: Final = "tokens_per_day"
 STATE_BYTES: Final = "state_bytes"
 MODEL_CALLS: Final = "model_calls"
+
+HISTORY_RUNS: Final = "history_runs"
+"""The member of the input of a run that is told fewer runs of its session than its agent says."""
+
+OF_HISTORY: Final = ("history", "summary", "summary_usage")
+"""The members of the start of a run that say what it was told of its session."""
 
 COUNTED: Final = "counted"
 """The member of the input of a run that paused: the bytes of that and of its output, which are
