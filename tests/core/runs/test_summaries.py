@@ -7,13 +7,16 @@ from typing import Any, Final
 
 import pytest
 
-from legation import Agent, Database, Platform, Summaries
+from legation import Agent, Database, Platform, Summaries, tool
 from legation.effects import Transact
 from legation.models.conversation import ModelFailed, Prompt, Reply, Usage
+from legation.replay.recording import Recording, read_recording
 from legation.runs.summaries import MAX_TRANSCRIPT, find_older
 from legation.store.run_reads import LongRecentRuns, RecentRuns
 from legation.store.summaries import StoreSummary
-from legation_testing import Client, ScriptedModel
+from legation_testing import Client, ScriptedModel, call, crash_everywhere
+
+from ...recordings import take_again
 
 RULE: Final = Summaries(after_runs=4)
 
@@ -304,3 +307,80 @@ def test_a_long_history_is_read_where_nobody_waits_for_it() -> None:
 
     assert sum(isinstance(unit, LongRecentRuns) for unit in units) == 1
     assert len(model.told[-1].messages) == 5
+
+
+# --- crashes, copies and replays
+
+
+def make_scene() -> tuple[Client, Scribe]:
+    model = Scribe()
+    return Client(lambda: platform(model)), model
+
+
+@pytest.mark.enumeration
+def test_a_crash_anywhere_makes_no_summary_twice_that_is_stored() -> None:
+    scenes: list[Scribe] = []
+
+    def make() -> Client:
+        client, model = make_scene()
+        scenes.append(model)
+        client.open()
+        ask(client, 1, 5)
+        return client
+
+    def check(client: Client) -> None:
+        client.advance(120)
+        model = scenes[-1]
+        runs = client.get("/sessions/s/runs").expect_success().json()
+        if len(runs) == 5:
+            return
+        shown = client.get("/sessions/s").json()["session_summary"]["summary"]
+        assert shown == f"S{len(model.asked)}"  # what is stored is what was made last
+        assert len(model.asked) <= 2
+        assert runs[-1]["status"] == "COMPLETED"
+        assert questions(model.told[-1]) == [shown, "q4", "q5", "q6"]
+        assert runs[-1]["metrics"]["total_tokens"] == 20
+
+    tried = crash_everywhere(make, lambda client: ask(client, 6, 6), check)
+    assert tried.points > 10
+
+
+def test_a_run_with_a_summary_is_recorded_and_replayed_with_it() -> None:
+    model = Scribe()
+    with Client(platform(model)) as client:
+        run_id = ask(client, 1, 6)["run_id"]
+        data = client.get(f"/agents/a/runs/{run_id}/replay?session_id=s").expect_success().body
+        recording = read_recording(data)
+        assert isinstance(recording, Recording)
+        assert [m["role"] for m in recording.history] == ["system", *["user", "assistant"] * 2]
+        again = take_again(recording, platform(model))
+        assert again.divergences == ()
+
+        runs = client.get("/sessions/s/runs").json()
+        client.delete(f"/sessions/s/runs/{runs[0]['run_id']}").expect_success()
+        refused = client.get(f"/agents/a/runs/{run_id}/replay?session_id=s")
+        assert refused.status == 409
+        assert "earlier runs are not kept any more" in refused.json()["detail"]
+    assert len(model.asked) == 1
+
+
+def test_a_run_that_pauses_goes_on_with_the_summary_and_counts_it_once() -> None:
+    model = Scribe()
+
+    @tool(requires_confirmation=True)
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    def say(prompt: Prompt) -> Any:
+        if prompt.messages[-1].content == "q6" and prompt.tools:
+            return Reply("", Usage(10, 1), (call("pay"),))
+        return Scribe._say(model, prompt)
+
+    model.steps = (say,) * 50
+    with Client(platform(model, tools=[pay])) as client:
+        paused = ask(client, 1, 6)
+        done = client.go_on(paused, confirmed=True)
+
+    assert done["metrics"]["total_tokens"] == 9 + 11 + 11
+    assert questions(model.told[-1])[0] == "S1"
