@@ -25,7 +25,16 @@ from ..store.run_states import RunState
 from .payloads import recall
 from .turn_state import ModelTurn, TurnState
 
-__all__ = ["FILE_BYTES", "SUMMARY", "begin", "document_of", "history", "image_of", "question"]
+__all__ = [
+    "FILE_BYTES",
+    "NO_USAGE",
+    "SUMMARY",
+    "begin",
+    "document_of",
+    "history",
+    "image_of",
+    "question",
+]
 
 FILE_BYTES: Final = 256 << 10
 """How long a file of text may be to be read out to the model, in bytes."""

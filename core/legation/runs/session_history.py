@@ -22,7 +22,7 @@ from ..store.summaries import FetchSummary, Summary, SummaryOfNumber
 from ..values import frozen
 from .channel_replies import REPLY_TO
 from .event_writer import EventWriter
-from .prompt import history
+from .prompt import NO_USAGE, history
 from .retry import persist
 from .summaries import MAX_SUMMARY, Told, count_tokens, find_older, show_summary, summarize
 from .terms import HISTORY_RUNS
@@ -43,14 +43,16 @@ class History:
     messages: tuple[Message, ...] = ()
     numbers: tuple[int, ...] = ()
     summary: int = 0
-    usage: Usage = Usage()
+    usage: Usage = NO_USAGE
 
     def list_members(self) -> dict[str, Any]:
         """Return the members of the start of a run that is told this."""
-        whole: dict[str, Any] = {"history": self.numbers, "summary": self.summary}
-        if self.usage != Usage():
-            whole["summary_usage"] = list(astuple(self.usage))
-        return {name: value for name, value in whole.items() if value}
+        members: dict[str, Any] = {"history": self.numbers} if self.numbers else {}
+        if self.summary:
+            members["summary"] = self.summary
+        if self.usage is not NO_USAGE:
+            members["summary_usage"] = list(astuple(self.usage))
+        return members
 
 
 NO_HISTORY: Final = History()
@@ -68,7 +70,7 @@ def fetch_history(
         recent = yield from _read_recent(
             database, writer, asked, runs, tokens=component.history_tokens
         )
-        return _tell(recent, None, Usage())
+        return _tell(recent, None, NO_USAGE)
     rule = component.summaries
     return (yield from _fetch_summarized(component, rule, database, asked, writer, runs))
 
@@ -101,7 +103,7 @@ def _fetch_summarized(
 def _count_own(writer: EventWriter, summary: Summary | None) -> Usage:
     """Return what an attempt before this one paid for `summary`, and did not come to count."""
     if summary is None or summary.run_id != writer.origin.run.run_id or summary.usage is None:
-        return Usage()
+        return NO_USAGE
     usage = Usage(**json.loads(summary.usage))
     count_tokens(writer, usage)
     return usage
@@ -139,7 +141,9 @@ def fetch_same_history(
     if "summary" in start:
         unit = SummaryOfNumber(run.owner, run.session_id, start["summary"])
         summary = yield from persist(database, unit)
-    usage = Usage(*start.get("summary_usage", ())) if paid else Usage()
+    usage = NO_USAGE
+    if paid and "summary_usage" in start:
+        usage = Usage(*start["summary_usage"])
     return _tell(recent, summary, usage)
 
 
@@ -148,8 +152,8 @@ def is_chosen(component: Component, asked: Mapping[str, Any]) -> bool:
 
     Then its start is stored, also where it has no other step.
     """
-    rules = (component.history_tokens, component.summaries, asked.get(HISTORY_RUNS))
-    return any(rule is not None for rule in rules)
+    bounded = component.history_tokens is not None or component.summaries is not None
+    return bounded or HISTORY_RUNS in asked
 
 
 def _tell(recent: tuple[Told, ...], summary: Summary | None, usage: Usage) -> History:

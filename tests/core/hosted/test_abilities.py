@@ -119,10 +119,8 @@ def test_a_rule_of_summaries_is_bounded_and_has_runs_to_summarize() -> None:
         "x.summaries.after_tokens: must be at most 1000000",
         "x.summaries.max_tokens: must be at most 16000",
     ]
-    assert said(summaries=Summaries(after_runs=3)) == [
-        "x.summaries.after_runs: must be more than history_runs, 3: so many runs are told as they"
-        " were"
-    ]
+    few = "must be more than history_runs, 3: so many runs are told as they were"
+    assert said(summaries=Summaries(after_runs=3)) == [f"x.summaries.after_runs: {few}"]
     assert said(summaries=Summaries(), history_runs=None) == [
         "x.history_runs: must be an integer of at least 0"
     ]

@@ -3,73 +3,21 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
-from legation import Agent, Database, Platform, Summaries, tool
+from legation import Summaries, tool
 from legation.effects import Transact
 from legation.models.conversation import ModelFailed, Prompt, Reply, Usage
 from legation.replay.recording import Recording, read_recording
 from legation.runs.summaries import MAX_TRANSCRIPT, find_older
-from legation.store.run_reads import LongRecentRuns, RecentRuns
+from legation.store.run_reads import RecentRuns
 from legation.store.summaries import StoreSummary
-from legation_testing import Client, ScriptedModel, call, crash_everywhere
+from legation_testing import Client, call, crash_everywhere
 
 from ...recordings import take_again
-
-RULE: Final = Summaries(after_runs=4)
-
-
-class Scribe(ScriptedModel):
-    """A model that says `made` when it is to summarize, and else how it was asked.
-
-    `asked` are the prompts of the summaries, `told` those of the runs.
-    """
-
-    def __init__(self, made: Any = "S", **more: Any) -> None:
-        super().__init__([self._say] * 2_000, **more)
-        self.made = made
-        self.asked: list[Prompt] = []
-        self.told: list[Prompt] = []
-
-    def _say(self, prompt: Prompt) -> Any:
-        if not prompt.messages[0].content.startswith("You summarize"):
-            self.told.append(prompt)
-            return Reply(f"a-{prompt.messages[-1].content}", Usage(10, 1))
-        self.asked.append(prompt)
-        made = self.made
-        return Reply(f"{made}{len(self.asked)}", Usage(7, 2)) if made == "S" else made
-
-
-def platform(model: ScriptedModel, **more: Any) -> Platform:
-    agent = {"history_runs": 2, "summaries": RULE, **more}
-    return Platform(
-        databases=[Database("main", "sqlite://")], agents=[Agent(id="a", model=model, **agent)]
-    )
-
-
-def two_databases(model: ScriptedModel) -> Platform:
-    agents = [
-        Agent(id=name, model=model, history_runs=2, summaries=RULE, database=database)
-        for name, database in (("a", "main"), ("b", "other"))
-    ]
-    databases = [Database("main", "sqlite://"), Database("other", "sqlite://")]
-    return Platform(databases=databases, agents=agents)
-
-
-def ask(client: Client, first: int, last: int, agent: str = "a", **more: Any) -> Any:
-    """Run the questions `q1`, `q2`, … of a session, and return the last answer."""
-    answer = None
-    for number in range(first, last + 1):
-        answer = client.run(agent, f"q{number}", **{"session_id": "s", **more})
-    return answer
-
-
-def questions(prompt: Prompt) -> list[str]:
-    """Return the questions that a prompt has, behind the summary if it has one."""
-    parts = [m for m in prompt.messages if m.role in ("system", "user")]
-    return [m.content.rpartition("\n")[2] for m in parts]
+from .summary_kit import RULE, Scribe, ask, platform, questions, two_databases
 
 
 def test_the_runs_that_are_long_ago_are_told_by_a_summary() -> None:
@@ -192,7 +140,7 @@ def test_a_run_pays_for_no_summary_that_takes_half_of_its_tokens() -> None:
         (line,) = [dict(log.fields) for log in client.logs if log.event == "summary_failed"]
 
     assert model.asked == []
-    assert "more than half" in line["error"]
+    assert "more than half" in str(line["error"])
 
 
 def test_a_run_that_waits_is_not_summarized() -> None:
@@ -265,48 +213,6 @@ def test_a_fork_is_told_the_same_summary() -> None:
     assert questions(model.told[-1]) == questions(model.told[-2])
     assert shown["summary"] == "S1"
     assert len(model.asked) == 1
-
-
-# --- how much of a session a run is told
-
-
-def test_the_history_is_bounded_by_tokens() -> None:
-    model = Scribe()
-    with Client(platform(model, summaries=None, history_runs=9, history_tokens=4)) as client:
-        ask(client, 1, 5)
-
-    assert questions(model.told[-1]) == ["q3", "q4", "q5"]
-
-
-@pytest.mark.parametrize(
-    ("argument", "expected"),
-    [
-        ({"num_history_runs": 1}, ["q2", "q3"]),
-        ({"num_history_runs": 0}, ["q3"]),
-        ({"num_history_runs": 99}, ["q1", "q2", "q3"]),
-        ({"add_history_to_context": False}, ["q3"]),
-        ({"add_history_to_context": True}, ["q1", "q2", "q3"]),
-    ],
-)
-def test_a_request_may_ask_for_less_history(argument: Any, expected: list[str]) -> None:
-    model = Scribe()
-    with Client(platform(model, summaries=None)) as client:
-        ask(client, 1, 2)
-        ask(client, 3, 3, **argument)
-
-    assert questions(model.told[-1]) == expected
-
-
-def test_a_long_history_is_read_where_nobody_waits_for_it() -> None:
-    model = Scribe()
-    with Client(platform(model, summaries=None)) as client:
-        for _ in range(2):
-            client.run("a", "x" * 200_000, session_id="s")
-        ask(client, 3, 3)
-        units = [one.effect.unit for one in client.effects if isinstance(one.effect, Transact)]
-
-    assert sum(isinstance(unit, LongRecentRuns) for unit in units) == 1
-    assert len(model.told[-1].messages) == 5
 
 
 # --- crashes, copies and replays
