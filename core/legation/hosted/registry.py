@@ -85,7 +85,8 @@ class Component(Abilities):
 
     `fragment` is its description as clients see it; `admin_fragment` adds what only an
     administrator may read (instructions).  `readers` read the text out of files, by their type.
-    `summarizer` is the model that summarizes its sessions, if they are.
+    `summarizer` is the model that summarizes its sessions, if they are.  `history_is_chosen`: what
+    a run is told depends on more than the number of runs before it, so that its start is stored.
     """
 
     kind: str
@@ -104,11 +105,14 @@ class Component(Abilities):
     fragment: bytes = field(init=False, repr=False)
     admin_fragment: bytes = field(init=False, repr=False)
     definition: Definition = field(init=False, repr=False)
+    history_is_chosen: bool = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         for name, admin in (("fragment", False), ("admin_fragment", True)):
             object.__setattr__(self, name, compact_json(self.describe(admin=admin)).encode())
         object.__setattr__(self, "definition", self._define())
+        chosen = self.history_tokens is not None or self.summaries is not None
+        object.__setattr__(self, "history_is_chosen", chosen)
 
     def _define(self) -> Definition:
         """Return what a run begins with, as the model is told it, by the digest of that."""

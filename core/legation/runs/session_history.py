@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from attrs import astuple
+from attrs import astuple, field
 
 from ..config import Summaries
 from ..effects import Program
@@ -27,7 +27,7 @@ from .retry import persist
 from .summaries import MAX_SUMMARY, Told, count_tokens, find_older, show_summary, summarize
 from .terms import HISTORY_RUNS
 
-__all__ = ["NO_HISTORY", "History", "fetch_history", "fetch_same_history", "is_chosen"]
+__all__ = ["NO_HISTORY", "History", "fetch_history", "fetch_same_history"]
 
 
 @frozen
@@ -35,24 +35,14 @@ class History:
     """The messages before those of a run, but for its instructions.
 
     Attributes:
-        numbers: Those of the runs that are told.
-        summary: The number of the summary; 0 where none is told.
-        usage: What the making of that cost in this run.
+        members: What the start of the run keeps of it: the numbers of the runs that are told, that
+            of the summary, and what the making of this cost in the run.
+        usage: The same cost.
     """
 
     messages: tuple[Message, ...] = ()
-    numbers: tuple[int, ...] = ()
-    summary: int = 0
+    members: Mapping[str, Any] = field(factory=dict[str, Any])
     usage: Usage = NO_USAGE
-
-    def list_members(self) -> dict[str, Any]:
-        """Return the members of the start of a run that is told this."""
-        members: dict[str, Any] = {"history": self.numbers} if self.numbers else {}
-        if self.summary:
-            members["summary"] = self.summary
-        if self.usage is not NO_USAGE:
-            members["summary_usage"] = list(astuple(self.usage))
-        return members
 
 
 NO_HISTORY: Final = History()
@@ -61,10 +51,9 @@ NO_HISTORY: Final = History()
 def fetch_history(
     component: Component, database: str, asked: Mapping[str, Any], writer: EventWriter
 ) -> Program[History]:
-    """Return the history of a run that begins; make the summary that is due."""
-    run = writer.origin.run
+    """Return the history of a run that begins, behind others; make the summary that is due."""
     runs = min(component.history_runs, asked.get(HISTORY_RUNS, component.history_runs))
-    if run.run_no <= 1 or not (runs or component.summaries) or asked.get(HISTORY_RUNS) == 0:
+    if not (runs or component.summaries) or asked.get(HISTORY_RUNS) == 0:
         return NO_HISTORY
     if component.summaries is None:
         recent = yield from _read_recent(
@@ -147,20 +136,13 @@ def fetch_same_history(
     return _tell(recent, summary, usage)
 
 
-def is_chosen(component: Component, asked: Mapping[str, Any]) -> bool:
-    """Return whether what a run is told depends on more than the number of runs before it.
-
-    Then its start is stored, also where it has no other step.
-    """
-    bounded = component.history_tokens is not None or component.summaries is not None
-    return bounded or HISTORY_RUNS in asked
-
-
 def _tell(recent: tuple[Told, ...], summary: Summary | None, usage: Usage) -> History:
-    before = [] if summary is None else [show_summary(summary.text[:MAX_SUMMARY])]
-    return History(
-        (*before, *history(recent)),
-        tuple(number for number, _ in recent),
-        0 if summary is None else summary.run_no,
-        usage,
-    )
+    messages, members = history(recent), dict[str, Any]()
+    if recent:
+        members["history"] = tuple(number for number, _ in recent)
+    if summary is not None:
+        messages.insert(0, show_summary(summary.text[:MAX_SUMMARY]))
+        members["summary"] = summary.run_no
+    if usage is not NO_USAGE:
+        members["summary_usage"] = list(astuple(usage))
+    return History(tuple(messages), members, usage)

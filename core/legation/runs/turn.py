@@ -18,10 +18,10 @@ from .function_turn import FunctionTurn
 from .instructions import instruct, store_start
 from .output import model_of
 from .prompt import begin
-from .session_history import fetch_history, fetch_same_history, is_chosen
+from .session_history import NO_HISTORY, fetch_history, fetch_same_history
 from .step_outcomes import START, decode_calls, encode_calls
 from .team_turn import DELEGATE, LeaderToolSet, Taker, Taking, delegate_to_all
-from .terms import OF_HISTORY
+from .terms import HISTORY_RUNS, OF_HISTORY
 from .tool_calls import Toolbox
 from .turn_state import TurnState, load
 
@@ -58,9 +58,11 @@ def turn_of(
         instructions = component.instructions
         if component.instruct is not None:
             instructions = yield from instruct(component.instruct, component, writer)
-        told = yield from fetch_history(component, database, asked, writer)
+        told = NO_HISTORY
+        if run.run_no > 1:
+            told = yield from fetch_history(component, database, asked, writer)
         state = begin(run, asked, instructions, told.messages, told.usage)
-        members = told.list_members()
+        members = dict(told.members)
         if component.instruct is not None:
             members["instructions"] = instructions
         writer.start = (component.definition, members)
@@ -69,7 +71,7 @@ def turn_of(
     turn = (taker or make_turn)(component, asked, writer, state)
     if component.instruct is not None:
         yield from store_start(writer)
-    elif is_chosen(component, asked):
+    elif component.history_is_chosen or HISTORY_RUNS in asked:
         writer.note_start()
     return turn
 
@@ -90,9 +92,11 @@ def _begin_again(
     instructions = record.instructions("", component.instructions)
     step = record.steps.get(START)
     if step is None:
-        told = yield from fetch_history(component, database, asked, writer)
+        told = NO_HISTORY
+        if run.run_no > 1:
+            told = yield from fetch_history(component, database, asked, writer)
         members = {name: start[name] for name in start if name not in ("definition", *OF_HISTORY)}
-        members |= told.list_members()
+        members |= told.members
         writer.start = (record.define(start, run.kind, run.component_id), members)
         writer.note_start()
     else:
