@@ -59,6 +59,7 @@ __all__ = [
     "SlackChannel",
     "StandardChannel",
     "Streamed",
+    "Summaries",
     "Team",
     "TelegramChannel",
     "Tool",
@@ -86,6 +87,7 @@ if TYPE_CHECKING:
         Notify,
         Prices,
         Retention,
+        Summaries,
         Team,
     )
     from .guards import (
@@ -146,7 +148,7 @@ else:
 
 _CONFIG: Final = (
     "Agent Audit AuditKey AuthorizationConfig Channel ConfigurationError Console Database Model"
-    " Notify Prices Retention Team"
+    " Notify Prices Retention Summaries Team"
 )
 _KINDS: Final = (
     "AnthropicModel CustomChannel EchoModel OpenAIModel Sender SlackChannel StandardChannel"

@@ -68,6 +68,7 @@ __all__ = [
     "Provider",
     "Reader",
     "Retention",
+    "Summaries",
     "Team",
     "structure",
 ]
@@ -296,11 +297,30 @@ class Model:
 
 
 @frozen(kw_only=True)
+class Summaries:
+    """Summaries of long sessions, in the place of the runs that are long ago.
+
+    When more than `after_runs` runs, or about `after_tokens` tokens, are behind the last summary of
+    a session, its next run has a model summarize them, but for the newest `history_runs`.  The
+    model is that of the agent, or the one that `model` names.  `max_tokens` is how long a summary
+    may be.
+    """
+
+    after_runs: int = 20
+    after_tokens: int = 30_000
+    max_tokens: int = 1_000
+    model: str | None = None
+
+
+@frozen(kw_only=True)
 class _Component(Identified):
     """Base of agents and teams.
 
     A run that was begun under a `version` is executed by nodes that host this version, and a run
     that was begun under none by each that hosts the id.
+
+    The model reads the last `history_runs` runs of the session, of these those whose messages fit
+    into `history_tokens`; with `summaries`, a summary of what was before, and the runs behind it.
 
     `in_doubt` says what becomes of a call that a crash interrupted, and that must not be made
     twice: a person is asked (ask), the model reads that its outcome is not known (tell), or the
@@ -322,6 +342,8 @@ class _Component(Identified):
     guards: tuple[GuardLike, ...] = field(default=(), converter=_guards)
     output_schema: SchemaLike | None = None
     history_runs: int = 3
+    history_tokens: int | None = None
+    summaries: Summaries | None = None
     max_rounds: int = 10
     max_tokens: int | None = None
     tool_timeout_seconds: float = 60.0
@@ -904,7 +926,7 @@ def _converter() -> cattrs.Converter:
     converter.register_structure_hook_func(
         lambda kind: kind == GuardLike, lambda value, _: _structure_guard(converter, value)
     )
-    for cls in (Retention, LimitOverrides, NodeLimits):
+    for cls in (Retention, LimitOverrides, NodeLimits, Summaries):
         converter.register_structure_hook(cls, _only_tables(converter.get_structure_hook(cls)))
     return converter
 

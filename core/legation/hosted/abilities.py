@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias, cast, get_args
 
 from attrs import fields
 
-from ..config import Again, Agent, InDoubt, Team, ToolLike
+from ..config import Again, Agent, InDoubt, Summaries, Team, ToolLike
 from ..tools import (
     Hosted,
     HostedInstructions,
@@ -38,10 +38,13 @@ _OF_A_MODEL: Final = (
     "instructions",
     "tools",
     "guards",
+    "summaries",
     "max_rounds",
     "max_tokens",
     "tool_timeout_seconds",
 )
+_MOST_OF_SUMMARIES: Final = {"after_runs": 200, "after_tokens": 1_000_000, "max_tokens": 16_000}
+_FEW_RUNS: Final = "must be more than history_runs, {}: so many runs are told as they were"
 _IN_DOUBT: Final = get_args(InDoubt)
 _AGAIN: Final = get_args(Again)  # of a function that answers; it is given no key
 _OF_A_FUNCTION: Final = "is allowed together with `run` alone; of a tool, @tool(again=…) says it"
@@ -59,6 +62,8 @@ class Abilities:
         output_schema: The schema of its answers.
         answer: The class of its answers, where that was given instead of a schema.
         history_runs: The number of earlier runs of the session that the model reads.
+        history_tokens: The number of tokens that their messages may have together.
+        summaries: The rule by which sessions are summarized; None: they are not.
         max_rounds: The number of times that the model may be asked in one run.
         max_tokens: The number of tokens that one run may cost.
         tool_timeout_seconds: The time-out of a call whose tool has none of its own.
@@ -73,6 +78,8 @@ class Abilities:
     output_schema: Mapping[str, Any] | None = None
     answer: AnswerClass[Any] | None = None
     history_runs: int = 3
+    history_tokens: int | None = None
+    summaries: Summaries | None = None
     max_rounds: int = 10
     max_tokens: int | None = None
     tool_timeout_seconds: float = 60.0
@@ -103,6 +110,8 @@ def abilities(item: Agent | Team, path: str, say: Say) -> Abilities:
         output_schema=schema,
         answer=answer,
         history_runs=item.history_runs,
+        history_tokens=item.history_tokens,
+        summaries=item.summaries,
         max_rounds=item.max_rounds,
         max_tokens=item.max_tokens,
         tool_timeout_seconds=item.tool_timeout_seconds,
@@ -140,12 +149,27 @@ def _flaw(schema: Any) -> str | None:
 def _check_limits(item: Agent | Team, path: str, say: Say) -> None:
     if not is_count(item.history_runs, 0):
         say(f"{path}.history_runs", "must be an integer of at least 0")
+    if item.history_tokens is not None and not is_count(item.history_tokens, 1):
+        say(f"{path}.history_tokens", "must be an integer of at least 1")
+    if item.summaries is not None:
+        _check_summaries(item, item.summaries, f"{path}.summaries", say)
     if not is_count(item.max_rounds, 1):
         say(f"{path}.max_rounds", "must be an integer of at least 1")
     if item.max_tokens is not None and not is_count(item.max_tokens, 1):
         say(f"{path}.max_tokens", "must be an integer of at least 1")
     if not is_duration(item.tool_timeout_seconds):
         say(f"{path}.tool_timeout_seconds", "must be a finite number of more than 0")
+
+
+def _check_summaries(item: Agent | Team, rule: Summaries, path: str, say: Say) -> None:
+    for name in ("after_runs", "after_tokens", "max_tokens"):
+        if not is_count(getattr(rule, name), 1):
+            say(f"{path}.{name}", "must be an integer of at least 1")
+        elif getattr(rule, name) > _MOST_OF_SUMMARIES[name]:
+            say(f"{path}.{name}", f"must be at most {_MOST_OF_SUMMARIES[name]}")
+    counts = is_count(item.history_runs, 0) and is_count(rule.after_runs, 1)
+    if counts and item.history_runs >= rule.after_runs:
+        say(f"{path}.after_runs", _FEW_RUNS.format(item.history_runs))
 
 
 def _check_again(agent: Agent, path: str, say: Say) -> str:

@@ -34,6 +34,11 @@ class _Asking(Protocol):
         ...
 
     @property
+    def summarizer(self) -> ModelProtocol | None:
+        """The model that summarizes its sessions."""
+        ...
+
+    @property
     def guards(self) -> tuple[HostedGuard, ...]:
         """Its guards, of which some ask a model."""
         ...
@@ -91,6 +96,8 @@ def _find_models(prices: PriceList, components: _Placed) -> Iterator[tuple[str, 
     for path, component in components:
         asked = {f"{path}.model": component.model}
         asked |= {f"{path}.fallback[{n}]": one for n, one in enumerate(component.fallback)}
+        if component.summarizer is not None:
+            asked[f"{path}.summaries.model"] = component.summarizer
         judges = (guard.by for guard in component.guards)
         asked |= {f"{path}.guards": by.model for by in judges if isinstance(by, JudgingModel)}
         if component.run is None:

@@ -91,6 +91,8 @@ class Component(Abilities):
     administrator may read (instructions).  `readers` read the text out of files, by their type.
     `guards` stand in the order of their moments; `reads_scopes`: one of them, or of a member's, is
     given the scopes of the caller.
+    `summarizer` is the model that summarizes its sessions, if they are.  `history_is_chosen`: what
+    a run is told depends on more than the number of runs before it, so that its start is stored.
     """
 
     kind: str
@@ -108,9 +110,11 @@ class Component(Abilities):
     readers: Mapping[str, Reader] = field(factory=dict[str, Reader])
     guards: tuple[HostedGuard, ...] = ()
     reads_scopes: bool = field(init=False)
+    summarizer: ModelProtocol | None = None
     fragment: bytes = field(init=False, repr=False)
     admin_fragment: bytes = field(init=False, repr=False)
     definition: Definition = field(init=False, repr=False)
+    history_is_chosen: bool = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         for name, admin in (("fragment", False), ("admin_fragment", True)):
@@ -119,6 +123,8 @@ class Component(Abilities):
         readers = [one.reads_scopes for one in self.guards]
         readers += [member.reads_scopes for member in self.members]
         object.__setattr__(self, "reads_scopes", any(readers))
+        chosen = self.history_tokens is not None or self.summaries is not None
+        object.__setattr__(self, "history_is_chosen", chosen)
 
     def _define(self) -> Definition:
         """Return what a run begins with, as the model is told it, by the digest of that."""
@@ -138,6 +144,10 @@ class Component(Abilities):
             document["fallback"] = [
                 {"id": model.id, "provider": model.provider} for model in self.fallback
             ]
+        if self.history_tokens is not None:
+            document["history_tokens"] = self.history_tokens
+        if self.summaries is not None:
+            document["summaries"] = asdict(self.summaries)
         text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), default=dict)
         digest = hashlib.sha256(f"{self.kind}:{self.id}:{text}".encode()).hexdigest()
         return Definition(digest, self.kind, self.id, text)
@@ -299,8 +309,8 @@ class Registry:
     def with_models(self, choose: Callable[[Component], ModelProtocol]) -> Registry:
         """Return the same with the model that `choose` returns for each agent and team.
 
-        It is asked for each model of a fallback and of a guard as well, with that as the model of
-        the component.
+        It is asked for each model of a fallback, a guard or summaries as well, with that as the
+        model of the component.
         """
 
         def change(component: Component) -> Component:
@@ -312,6 +322,7 @@ class Registry:
                 model=choose(component),
                 fallback=tuple(map(choose_for, component.fallback)),
                 guards=tuple(guard.with_model(choose_for) for guard in component.guards),
+                summarizer=component.summarizer and choose_for(component.summarizer),
                 members=tuple(map(change, component.members)),
             )
 
@@ -578,6 +589,9 @@ class _Builder:
 
     def _component(self, item: Agent | Team, path: str, **own: Any) -> Component:
         order = find_order(item, path, self._find_model, self._fault)
+        summarizer = order[0] if item.summaries is not None else None
+        if item.summaries is not None and item.summaries.model is not None:
+            summarizer = self._find_model(item.summaries.model, f"{path}.summaries.model")
         return Component(
             id=item.id,
             name=item.name or item.id,
@@ -585,6 +599,7 @@ class _Builder:
             instructions=item.instructions if isinstance(item.instructions, str) else None,
             model=order[0],
             fallback=order[1:],
+            summarizer=summarizer,
             database=self._find_database(item.database, path),
             version=self._check_version(item.version, path),
             readers=self.readers,

@@ -714,6 +714,13 @@ _LISTED: Final = (
         " sent all the same, and the next refusals are not written.",
     ),
     LogEvent(
+        "summary_failed",
+        _WARNING,
+        ("run_id", "model", "error"),
+        "A model gave no summary of a session.  The run goes on with the history that there is, and"
+        " the next run of the session tries again.",
+    ),
+    LogEvent(
         "tls_failed",
         _INFO,
         ("reason", "times"),

@@ -24,7 +24,8 @@ from ..runs.given import name_user
 from ..runs.output import MEDIA
 from ..runs.prompt import history
 from ..runs.step_outcomes import START, UnknownOutcome, decode_outcome, own_number
-from ..runs.terms import FORKED_FROM
+from ..runs.summaries import show_summary
+from ..runs.terms import FORKED_FROM, OF_HISTORY
 from ..runs.turn_state import Standing
 from ..store.recordings import EarlierRuns, FetchMarks, FetchStateBefore
 from ..store.run_reads import FetchRun, RunsOfNumbers
@@ -32,6 +33,7 @@ from ..store.run_rows import RunRow, StoredEvent
 from ..store.run_states import RunState
 from ..store.session_state import EMPTY
 from ..store.steps import COPIED, FetchDefinitions, FetchMembersOver, FetchSteps, Step, StepKind
+from ..store.summaries import SummaryOfNumber
 from ..tools import plain_arguments
 from ..values import frozen
 from .recording import (
@@ -135,6 +137,7 @@ class StoredRun:
     definitions: Mapping[str, str] = field(factory=dict[str, str])
     marks: tuple[StoredEvent, ...] = ()
     earlier: tuple[tuple[int, str], ...] = ()
+    summary: str = ""
     state_before: str = EMPTY
 
 
@@ -174,7 +177,8 @@ def fetch_recording(
     marks = yield from Transact(database, FetchMarks(row.owner, row.run_id))
     earlier = yield from _fetch_earlier(database, row, starts.get(START), history_runs)
     told = starts.get(START, _NO_OUTPUT).get("history", ())
-    if (row.events > 1 and not marks) or len(earlier) < len(told):
+    summary = yield from _fetch_summary(database, row, starts.get(START, _NO_OUTPUT))
+    if (row.events > 1 and not marks) or len(earlier) < len(told) or summary is None:
         return NotRecordable(_PRUNED.format("earlier runs" if marks else "events"))
     before = FetchStateBefore(row.owner, row.session_id, row.run_no, _began(row))
     state = yield from Transact(database, before)
@@ -182,7 +186,7 @@ def fetch_recording(
     if now is None or (now.attempt, now.events) != (row.attempt, row.events):
         return NotRecordable(_CHANGED)
     return build_recording(
-        StoredRun(row, steps, members, definitions, marks, earlier, state),
+        StoredRun(row, steps, members, definitions, marks, earlier, summary, state),
     )
 
 
@@ -216,6 +220,15 @@ def _fetch_earlier(
         return ()
     unit = EarlierRuns(*place, row.run_no, history_runs, before_us=_began(row))
     return (yield from Transact(database, unit)) or ()
+
+
+def _fetch_summary(database: str, row: RunRow, start: Mapping[str, Any]) -> Program[str | None]:
+    """Return the summary that the model was told, empty for none; None where it was deleted."""
+    if "summary" not in start:
+        return ""
+    unit = SummaryOfNumber(row.owner, row.session_id, start["summary"])
+    found = yield from Transact(database, unit)
+    return None if found is None else found.text
 
 
 # --- Building ----------------------------------------------------------------------------------
@@ -298,8 +311,13 @@ class _Builder:
             end=row.status,
             output={name: self.output[name] for name in _OUTPUT if name in self.output},
             definitions=tuple(self._list_definitions(steps)),
-            history=tuple(map(_encode_message, history(self.stored.earlier))),
+            history=tuple(map(_encode_message, self._list_history())),
         )
+
+    def _list_history(self) -> list[Message]:
+        stored = self.stored
+        summary = [show_summary(stored.summary)] if stored.summary else []
+        return [*summary, *history(stored.earlier)]
 
     def _check_kept(self) -> None:
         """Hold a run of a model with calls to have steps."""
@@ -327,7 +345,7 @@ class _Builder:
             if self._is_own(step):
                 continue  # the function as a whole is a step
             members = answers.get(step.place)
-            outcome = None if members is None else _without(members, ("f", "history"))
+            outcome = None if members is None else _without(members, ("f", *OF_HISTORY))
             self.steps[step.place] = RecordedStep(
                 step.place,
                 step.kind,

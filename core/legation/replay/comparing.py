@@ -16,6 +16,7 @@ from typing import Any, Final
 from attrs import field
 
 from ..hosted.registry import Component
+from ..http.messages import compact_json
 from ..runs.turn_state import CallState, Standing
 from ..tools.accepted import is_object
 from ..values import frozen
@@ -183,6 +184,14 @@ def compare_definition(
     before, after = recorded.get("history_runs"), now["history_runs"]
     if before != after:
         yield Divergence(place, f"history_runs was {before}, and is {after}")
+    for name in ("history_tokens", "summaries"):
+        was, value = recorded.get(name), now.get(name)
+        if was != value:
+            yield Divergence(place, f"{name} was {_show(was)}, and is {_show(value)}")
+
+
+def _show(value: Any) -> str:
+    return "not set" if value is None else compact_json(value)
 
 
 def _compare_models(

@@ -14,6 +14,7 @@ from attrs import define, field
 from ..http.messages import compact_json
 from ..models.conversation import ModelFailed
 from ..runs.output import MEDIA
+from ..runs.prompt import SUMMARY
 from ..runs.step_outcomes import START, ModelOutcome, decode_calls, decode_model
 from ..runs.turn_state import CallState, Standing
 from ..store.run_states import RunState
@@ -196,7 +197,8 @@ def _show_message(message: Mapping[str, Any]) -> dict[str, Any]:
         for call_id, name, arguments, *_ in message.get("calls", ())
     ]
     shown = {"role": message["role"], "content": message["content"], "tool_calls": calls}
-    return {**shown, "tool_call_id": message.get("call_id")}
+    summary = {SUMMARY: True} if message["role"] == "system" else {}
+    return {**shown, **summary, "tool_call_id": message.get("call_id")}
 
 
 # --- Faults ------------------------------------------------------------------------------------

@@ -41,6 +41,7 @@ from ..runs.function_turn import FunctionTurn
 from ..runs.given import Given
 from ..runs.output import RunSummary
 from ..runs.payloads import find_waiting
+from ..runs.summaries import is_summary
 from ..runs.team_turn import Taking
 from ..runs.turn import make_turn, turn_of
 from ..runs.turn_state import CallState, Standing, TurnState, dump
@@ -276,7 +277,11 @@ class _Replay:
 
     def _make_turn(self, writer: EventWriter, asked: Mapping[str, Any]) -> Program[Taking]:
         run, database = writer.origin.run, self.component.database
-        return turn_of(self.component, database, run, asked, writer, taker=self.take)
+        component = self.component
+        if component.history_tokens is not None or component.summaries is not None:
+            # What it was told is in the recording, and stays whole.
+            component = evolve(component, history_tokens=None, summaries=None)
+        return turn_of(component, database, run, asked, writer, taker=self.take)
 
     def _summarize(self, writer: EventWriter, turn: Taking | None) -> RunSummary:
         state = None if turn is None else turn.state
@@ -287,6 +292,7 @@ class _Replay:
     ) -> Taking:
         """Return a turn whose model and tools answer as they did."""
         lane = self._lanes.setdefault(writer.prefix, _Lane(writer.prefix))
+        component = component if writer.prefix else self.component
         turn = make_turn(component, asked, writer, state, self.take)
         if isinstance(turn, FunctionTurn):
             self._begin(lane, component, turn.state, turn.schema)
@@ -326,7 +332,8 @@ class _Replay:
             return
         lane.begun, place = True, f"{prefix}1"
         first = next(iter(state.before), None)
-        now = first.content if first is not None and first.role == "system" else None
+        told = first is not None and first.role == "system" and not is_summary(first)
+        now = first.content if told and first is not None else None
         recorded = lookup.instructions(prefix)
         self.note(compare_instructions(place, recorded, now, redacted=self.redacted))
         if digest == component.definition.digest:

@@ -22,6 +22,7 @@ from ..store.steps import COPIED, Definition, Step, StepKind
 from ..values import frozen
 from .ids import member_run_id
 from .step_outcomes import (
+    OF_SUMMARY,
     START,
     decode_answer,
     decode_call,
@@ -103,7 +104,8 @@ class RunRecord:
         whole, known, members = Usage(), dict[str, Usage](), list[str]()
         for place, step in self.steps.items():
             if step.kind in (StepKind.START, StepKind.MODEL) and step.outcome:
-                usage = decode_usage(decode_outcome(step.outcome))
+                outcome = decode_outcome(step.outcome)
+                usage = decode_usage(outcome).plus(decode_usage(outcome, OF_SUMMARY))
                 if step.attempt > self.attempt:
                     whole = whole.plus(usage)
                 if "/" in place:

@@ -38,6 +38,7 @@ from .step_outcomes import (
     encode_outcome,
 )
 from .team_turn import DELEGATE
+from .terms import OF_HISTORY
 from .turn_state import CallState, ModelTurn, Standing, TurnState
 
 __all__ = [
@@ -220,7 +221,11 @@ class Trail:
         if step is None or step.outcome is None:
             return None
         members = decode_outcome(step.outcome)
-        return {name: members[name] for name in members if name not in ("f", "history", "usage")}
+        return {
+            name: members[name]
+            for name in members
+            if name not in ("f", "usage", "cost", *OF_HISTORY)
+        }
 
     def find_place(self, name: str, data: str) -> Place | WrongPlace | None:
         """Return the place at which an event happened; None where an earlier one says it."""

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from attrs import evolve
 
-from ..effects import Program
 from ..http.bodies.media_types import (
     PDF,
     TEXT,
@@ -19,53 +18,49 @@ from ..http.bodies.media_types import (
     normalize,
 )
 from ..http.messages import compact_json
-from ..models.conversation import Document, Image, Message
+from ..models.conversation import Document, Image, Message, Usage
 from ..models.media import describe
-from ..store.run_reads import LongRecentRuns, RecentRuns, RunsOfNumbers
 from ..store.run_rows import ClaimedRun
 from ..store.run_states import RunState
-from .channel_replies import REPLY_TO
 from .payloads import recall
-from .retry import persist
 from .turn_state import ModelTurn, TurnState
 
-__all__ = ["FILE_BYTES", "begin", "document_of", "history", "image_of", "question"]
+__all__ = [
+    "FILE_BYTES",
+    "NO_USAGE",
+    "SUMMARY",
+    "begin",
+    "document_of",
+    "history",
+    "image_of",
+    "question",
+]
 
 FILE_BYTES: Final = 256 << 10
 """How long a file of text may be to be read out to the model, in bytes."""
+
+SUMMARY: Final = "summary"
+"""The mark of a message of the system that is told again, in the history of a recording."""
+
+NO_USAGE: Final = Usage()
 
 _JPEG: Final = {"image/jpg": "image/jpeg"}  # a common name for what providers take under another
 
 
 def begin(
-    database: str,
     run: ClaimedRun,
     asked: Mapping[str, Any],
     instructions: str | None,
-    runs: int,
-    numbers: tuple[int, ...] | None = None,
-) -> Program[tuple[TurnState, tuple[int, ...]]]:
+    before: tuple[Message, ...] = (),
+    usage: Usage = NO_USAGE,
+) -> TurnState:
     """Return the state of a turn at its start: the instructions, the history and the message.
 
-    `runs` is the number of earlier runs of the session in the history, for a message of a channel
-    also those that wait for a person; of these those that are too
-    long are left out, the oldest first; its first run has none.
-    Their numbers are returned beside the state; a run that goes on has the same `numbers` again.
+    `usage` is what the making of the history cost.
     """
-    before = [] if instructions is None else [Message("system", instructions)]
-    recent: tuple[tuple[int, str], ...] | None = None
-    if numbers is not None:
-        unit = RunsOfNumbers(run.owner, run.session_id, numbers)
-        recent = yield from persist(database, unit)
-    elif runs and run.run_no > 1:
-        place = (run.owner, run.session_id, run.run_no, runs, REPLY_TO in asked)
-        recent = yield from persist(database, RecentRuns(*place))
-        if recent is None:
-            recent = yield from persist(database, LongRecentRuns(*place))
-    if recent is not None:
-        numbers, before = tuple(number for number, _ in recent), [*before, *history(recent)]
+    first = () if instructions is None else (Message("system", instructions),)
     said = ModelTurn(question(asked), run.created_us)
-    return TurnState(before=tuple(before), said=(said,)), numbers or ()
+    return TurnState(before=(*first, *before), said=(said,), usage=usage)
 
 
 def history(recent: tuple[tuple[int, str], ...]) -> list[Message]:
@@ -82,8 +77,12 @@ def history(recent: tuple[tuple[int, str], ...]) -> list[Message]:
             shown = [message for message in shown if message["role"] == "user"]
             messages += [*map(recall, shown), Message("assistant", _describe_pause(told))]
         else:
-            messages += [recall(message) for message in shown if message["role"] != "system"]
+            messages += [recall(message) for message in shown if _is_told(message)]
     return messages
+
+
+def _is_told(message: Mapping[str, Any]) -> bool:
+    return message["role"] != "system" or SUMMARY in message
 
 
 def _describe_pause(told: Mapping[str, Any]) -> str:

@@ -23,6 +23,7 @@ from .turn_state import CallState, RecordedAnswer, Standing
 
 __all__ = [
     "MAX_OUTCOME",
+    "OF_SUMMARY",
     "START",
     "ModelOutcome",
     "StepTooLarge",
@@ -53,6 +54,9 @@ _PLAIN: Final = 1 << 16
 
 START: Final = "0"
 """The place of the start of a run, behind the prefix of a member."""
+
+OF_SUMMARY: Final = "summary_"
+"""Before the names of members of the start that are about the summary made there."""
 
 _FORMAT: Final = 1
 _GUARDED: Final = 2
@@ -171,14 +175,18 @@ def decode_model(members: Mapping[str, Any], at_us: int) -> ModelOutcome:
     return ModelOutcome(message, usage, seconds, calls, correction, model, prompt)
 
 
-def encode_usage(usage: Usage) -> dict[str, Any]:
-    """Return tokens and cost, as members of an outcome; the cost is None where nobody knows it."""
-    return {"usage": [getattr(usage, name) for name in _USAGE], "cost": usage.cost_nano}
+def encode_usage(usage: Usage, whose: str = "") -> dict[str, Any]:
+    """Return tokens, and the cost if it is known, as members of an outcome.
+
+    `whose` stands before their names.
+    """
+    tokens = {f"{whose}usage": [getattr(usage, name) for name in _USAGE]}
+    return tokens if usage.cost_nano is None else {**tokens, f"{whose}cost": usage.cost_nano}
 
 
-def decode_usage(members: Mapping[str, Any]) -> Usage:
+def decode_usage(members: Mapping[str, Any], whose: str = "") -> Usage:
     """Return the tokens and the cost of an outcome: of an answer, or of guards before a run."""
-    return Usage(*members.get("usage", ()), cost_nano=members.get("cost"))
+    return Usage(*members.get(f"{whose}usage", ()), cost_nano=members.get(f"{whose}cost"))
 
 
 def encode_calls(calls: Iterable[CallState]) -> list[list[Any]]:

@@ -16,7 +16,9 @@ __all__ = [
     "COUNTED",
     "FORKED_FROM",
     "FORK_START",
+    "HISTORY_RUNS",
     "MODEL_CALLS",
+    "OF_HISTORY",
     "OF_TURN",
     "PAID",
     "SCOPES",
@@ -34,6 +36,11 @@ MODEL_CALLS: Final = "model_calls"
 
 SCOPES: Final = "scopes"
 """The member of the input of a run with the scopes of its caller, where a guard reads them."""
+HISTORY_RUNS: Final = "history_runs"
+"""The member of the input of a run that is told fewer runs of its session than its agent says."""
+
+OF_HISTORY: Final = ("history", "summary", "summary_usage", "summary_cost")
+"""The members of the start of a run that say what it was told of its session."""
 
 COUNTED: Final = "counted"
 """The member of the input of a run that paused: the bytes of that and of its output, which are

@@ -9,6 +9,7 @@ from typing import Any
 from ..effects import Program
 from ..hosted.registry import Component
 from ..store.run_rows import ClaimedRun
+from ..store.steps import COPIED
 from .agent_turn import Limits, Turn
 from .event_writer import EventWriter
 from .events import ABSENT, RunContinued, RunStarted
@@ -19,8 +20,10 @@ from .guarding import check_message, make_guards
 from .instructions import instruct, store_start
 from .output import model_of
 from .prompt import begin
+from .session_history import NO_HISTORY, fetch_history, fetch_same_history
 from .step_outcomes import START, decode_calls, encode_calls
 from .team_turn import DELEGATE, LeaderToolSet, Taker, Taking, delegate_to_all
+from .terms import HISTORY_RUNS, OF_HISTORY
 from .tool_calls import Toolbox
 from .turn_state import TurnState, load
 
@@ -57,10 +60,11 @@ def turn_of(
         instructions = component.instructions
         if component.instruct is not None:
             instructions = yield from instruct(component.instruct, component, writer)
-        state, numbers = yield from begin(
-            database, run, asked, instructions, component.history_runs
-        )
-        members: dict[str, Any] = {"history": numbers} if numbers else {}
+        told = NO_HISTORY
+        if run.run_no > 1:
+            told = yield from fetch_history(component, database, asked, writer)
+        state = begin(run, asked, instructions, told.messages, told.usage)
+        members = dict(told.members)
         if component.guards:
             state, guarded = yield from check_message(component, writer, state)
             members |= guarded
@@ -72,6 +76,8 @@ def turn_of(
     turn = (taker or make_turn)(component, asked, writer, state)
     if component.instruct is not None or (component.guards and component.guards_at("before_run")):
         yield from store_start(writer)
+    elif component.history_is_chosen or HISTORY_RUNS in asked:
+        writer.note_start()
     return turn
 
 
@@ -89,16 +95,20 @@ def _begin_again(
     A fork that begins in another session is told the history of that.
     """
     instructions = record.instructions("", component.instructions)
-    numbers, most = tuple(start.get("history", ())), 0
-    if START not in record.steps:
-        numbers, most = (), component.history_runs
-    state, told = yield from begin(database, run, asked, instructions, most, numbers or None)
-    state = record.start_turn("", state)
-    if START not in record.steps:
-        members = {name: start[name] for name in start if name not in ("definition", "history")}
-        history = {"history": told} if told else {}
-        writer.start = (record.define(start, run.kind, run.component_id), {**members, **history})
+    step = record.steps.get(START)
+    if step is None:
+        told = NO_HISTORY
+        if run.run_no > 1:
+            told = yield from fetch_history(component, database, asked, writer)
+        members = {name: start[name] for name in start if name not in ("definition", *OF_HISTORY)}
+        members |= told.members
+        writer.start = (record.define(start, run.kind, run.component_id), members)
         writer.note_start()
+    else:
+        paid = step.attempt != COPIED
+        told = yield from fetch_same_history(database, writer, start, paid=paid)
+    state = begin(run, asked, instructions, told.messages, told.usage)
+    state = record.start_turn("", state)
     return add_first_calls(state, start, run.created_us)
 
 

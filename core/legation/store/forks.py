@@ -51,9 +51,12 @@ def _measure_copies(length: str) -> str:
 COPIED_RUNS: Final = Sql(
     _measure_copies("length(cast({} as blob))"), _measure_copies("octet_length({})")
 )
+_LEFT: Final = f"""select {select_state()}, {whole_output()}, (
+        select coalesce(sum({{}}), 0) from session_summaries
+        where owner = :owner and session_id = :session_id and run_no <= :last)
+    from runs where owner = :owner and run_id = :run_id"""
 LEFT: Final = Sql(
-    f"""select {select_state()}, {whole_output()} from runs
-    where owner = :owner and run_id = :run_id"""
+    _LEFT.format("length(cast(summary as blob))"), _LEFT.format("octet_length(summary)")
 )
 
 
@@ -87,12 +90,12 @@ class FindCopied(ReadUnit[CopiedRuns]):
         rows = yield COPIED_RUNS.of(self)
         if not rows:
             return CopiedRuns((), 0, 0, None)
-        ((document, output),) = yield LEFT.of(self, run_id=rows[-1][0])
+        ((document, output, summaries),) = yield LEFT.of(self, run_id=rows[-1][0])
         state: str | None = document
         if document is None:
             shown: Mapping[str, Any] = json.loads(output)
             state = json.dumps(shown["session_state"]) if "session_state" in shown else None
-        sizes = sum(size for _, _, size in rows)
+        sizes = sum(size for _, _, size in rows) + int(summaries)
         return CopiedRuns(tuple(run_id for run_id, _, _ in rows), sizes, rows[-1][1], state)
 
 
@@ -142,6 +145,12 @@ COPY_STATES: Final = Sql(
     where owner = :owner and session_id = :session_id and digest in (
         select state from runs where owner = :owner and session_id = :copy_id)"""
 )
+COPY_SUMMARIES: Final = Sql(
+    """insert into session_summaries
+        (owner, session_id, run_no, summary, run_id, model, usage, at_us)
+    select owner, :copy_id, run_no, summary, run_id, model, usage, at_us from session_summaries
+    where owner = :owner and session_id = :session_id and run_no <= :runs"""
+)
 
 
 @frozen
@@ -178,6 +187,7 @@ class SessionCopy:
             yield COPY_RUNS.of(self, pairs=pairs, old_name=old_name, new_name=new_name)
             yield COPY_ALL_STEPS.of(self, pairs=pairs)
             yield COPY_STATES.of(self)
+            yield COPY_SUMMARIES.of(self)
         return (yield from read_session(rows))
 
 

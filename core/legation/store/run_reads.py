@@ -21,6 +21,7 @@ from .run_rows import (
 from .run_states import RunMove, RunState, state_after
 from .session_state import fill_state, select_state
 from .units import Dialect, ReadUnit, Sql, Statements
+from .usage import count_octets
 
 __all__ = [
     "EVENTS_BYTES",
@@ -34,6 +35,8 @@ __all__ = [
     "RecentRuns",
     "RunsOfNumbers",
     "SumUsage",
+    "estimate_tokens",
+    "fit_tokens",
     "select_recent",
 ]
 
@@ -53,7 +56,7 @@ def _recent(length: str, states: Sequence[RunState], condition: str) -> str:
         select run_no, sum(bytes) over (order by run_no desc) - bytes as before from (
             select run_no, {measured} as bytes from runs
             where owner = :owner and session_id = :session_id and run_no < :run_no
-            and {status_is(*states)} and parent_run_id is null {condition}
+            and run_no > :after and {status_is(*states)} and parent_run_id is null {condition}
             and output is not null order by run_no desc limit :size) as recent)
     select run_no, {whole_output()}, (select max(before) from sized) >= :most from runs
     where owner = :owner and session_id = :session_id
@@ -143,6 +146,34 @@ PROGRESS: Final = fill_clock(
 )
 
 
+_BYTES_A_TOKEN: Final = 4
+
+
+def estimate_tokens(output: str) -> int:
+    """Return about how many tokens the messages of a run have: one for each 4 bytes of UTF-8.
+
+    `output` is that of the run, as JSON.
+    """
+    size = 0
+    for message in json.loads(output).get("messages", ()):
+        calls = message.get("tool_calls", ())
+        texts = [message["content"], *(call["function"]["arguments"] for call in calls)]
+        size += count_octets(texts)
+    return -(-size // _BYTES_A_TOKEN)
+
+
+def fit_tokens(runs: Sequence[tuple[int, str]], tokens: int) -> tuple[tuple[int, str], ...]:
+    """Return the newest of `runs` whose messages have no more than `tokens` together.
+
+    They are numbers and outputs, in their order.  One that does not fit is left out with all
+    before it.
+    """
+    left, first = tokens, len(runs)
+    while first and (left := left - estimate_tokens(runs[first - 1][1])) >= 0:
+        first -= 1
+    return tuple(runs[first:])
+
+
 @frozen
 class FetchRun(ReadUnit[RunRow | None]):
     """The run with this id, or None; `any_owner` is for callers who see all owners."""
@@ -165,8 +196,12 @@ class RecentRuns(ReadUnit[tuple[tuple[int, str], ...] | None]):
     """Number and output, as JSON, of the last `size` runs that were completed before `run_no`.
 
     In the order they were asked for; without those of members of teams.  With `paused`, those that
-    wait for a person are among them.  None where they are longer
-    than is read where others wait: then `LongRecentRuns` reads them.
+    wait for a person are among them.  With `tokens`, they are those whose messages fit into so
+    many, from the newest one back.  None where they are longer than is read where others wait:
+    then `LongRecentRuns` reads them.
+
+    Attributes:
+        after: They come after the run of this number.
     """
 
     most: ClassVar[int] = HISTORY_AT_ONCE
@@ -176,13 +211,16 @@ class RecentRuns(ReadUnit[tuple[tuple[int, str], ...] | None]):
     run_no: int
     size: int
     paused: bool = False
+    after: int = 0
+    tokens: int | None = None
 
     def statements(self, dialect: Dialect) -> Statements[tuple[tuple[int, str], ...] | None]:
         """Yield one read, back along the primary key."""
         rows = yield (RECENT_OR_PAUSED if self.paused else RECENT).of(self)
         if rows and rows[0][2] and not self.long:
             return None
-        return tuple((number, output) for number, output, _ in reversed(rows))
+        runs = tuple((number, output) for number, output, _ in reversed(rows))
+        return runs if self.tokens is None else fit_tokens(runs, self.tokens)
 
 
 @frozen

@@ -228,11 +228,24 @@ BEFORE: Final = Sql(
 )
 
 
+_NEWEST_SUMMARY: Final = """select run_no, {} from session_summaries
+    where owner = :owner and session_id = :session_id order by run_no desc limit 1"""
+NEWEST_SUMMARY: Final = Sql(
+    _NEWEST_SUMMARY.format("length(cast(summary as blob))"),
+    _NEWEST_SUMMARY.format("octet_length(summary)"),
+)
+SET_SUMMARY: Final = Sql(
+    """update session_summaries set summary = :text, model = '', at_us = :now_us
+    where owner = :owner and session_id = :session_id and run_no = :run_no"""
+)
+
+
 @frozen
 class UpdateSession(Unit[SessionRow | NoRoom | None]):
     """The session after `change`, or None when there is none.
 
-    Its bytes are those of the new documents in place of the old ones; but a state that was counted
+    A `summary` among the members of the summary is the text of the newest one that a run made.
+    The bytes are those of the new documents in place of the old ones; but a state that was counted
     stays so, since a run may have left it.  `stored_bytes` is how many its owner may keep.
     """
 
@@ -255,8 +268,14 @@ class UpdateSession(Unit[SessionRow | NoRoom | None]):
         size = count_octets((state, metadata, summary))
         for text, old in zip((metadata, summary), before[0], strict=True):
             size -= 0 if text is None else old
+        said = (change.summary or {}).get("summary")
+        made = (yield NEWEST_SUMMARY.of(self)) if isinstance(said, str) else ()
+        if made:
+            size += count_octets((said,)) - made[0][1]
         if not (yield from has_room(self.owner, size, self.stored_bytes)):
             return Undo(NoRoom())
+        if made:
+            yield SET_SUMMARY.of(self, run_no=made[0][0], text=said)
         rows = yield UPDATE.of(
             self, name=change.name, state=state, metadata=metadata, summary=summary, bytes=size
         )

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from attrs import frozen
 
-from legation.config import Agent, InDoubt, Team
+from legation.config import Agent, InDoubt, Summaries, Team
 from legation.hosted.abilities import DELEGATION, Abilities, abilities, is_count, is_duration
 from legation.tools import Tool, tool
 
@@ -97,6 +97,34 @@ def test_what_cannot_be_a_tool_is_told_with_its_place_and_the_rest_is_kept() -> 
 def test_history_is_a_count(value: Any) -> None:
     assert said(history_runs=value) == ["x.history_runs: must be an integer of at least 0"]
     assert said(history_runs=0) == []
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.0, True, "1"])
+def test_the_tokens_of_history_are_a_count(value: Any) -> None:
+    assert said(history_tokens=value) == ["x.history_tokens: must be an integer of at least 1"]
+    assert said(history_tokens=1) == []
+
+
+@pytest.mark.parametrize("value", [0, 1.0, True, "1", None])
+@pytest.mark.parametrize("name", ["after_runs", "after_tokens", "max_tokens"])
+def test_summaries_are_made_of_counts(name: str, value: Any) -> None:
+    rule: Any = Summaries(**{name: value})
+    assert said(summaries=rule) == [f"x.summaries.{name}: must be an integer of at least 1"]
+
+
+def test_a_rule_of_summaries_is_bounded_and_has_runs_to_summarize() -> None:
+    rule = Summaries(after_runs=201, after_tokens=1_000_001, max_tokens=16_001)
+    assert said(summaries=rule) == [
+        "x.summaries.after_runs: must be at most 200",
+        "x.summaries.after_tokens: must be at most 1000000",
+        "x.summaries.max_tokens: must be at most 16000",
+    ]
+    few = "must be more than history_runs, 3: so many runs are told as they were"
+    assert said(summaries=Summaries(after_runs=3)) == [f"x.summaries.after_runs: {few}"]
+    assert said(summaries=Summaries(), history_runs=None) == [
+        "x.history_runs: must be an integer of at least 0"
+    ]
+    assert said(summaries=Summaries(after_runs=4)) == []
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.0, True, "1", None])

@@ -516,7 +516,7 @@ def test_a_judge_is_asked_once_and_counted() -> None:
     assert ran.writer is not None
     assert ran.writer.journal.tokens == 24
     assert outcome_of(ran, "0")["usage"] == [5, 1, 0, 0, 0]
-    assert ran.world.record().sum_tokens() == 6
+    assert ran.world.record().sum_usage().total_tokens == 6
 
 
 def test_a_judge_before_a_run_spends_the_tokens_of_the_day() -> None:

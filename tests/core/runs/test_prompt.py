@@ -6,16 +6,12 @@ from typing import Any
 
 import pytest
 
-from legation.effects import Transact
 from legation.http.bodies.media_types import WORD
-from legation.models.conversation import Document, Image, Message, ToolCall
-from legation.runs.prompt import FILE_BYTES, begin, question
-from legation.store.run_reads import LongRecentRuns, RecentRuns
+from legation.models.conversation import Document, Image, Message, ToolCall, Usage
+from legation.runs.prompt import FILE_BYTES, begin, history, question
 from legation.store.run_rows import ClaimedRun
-from legation_testing import play
 
 RUN = ClaimedRun("o", "s", "r", "agent", "a", "{}", 5, 1)
-LATER = ClaimedRun("o", "s", "r", "agent", "a", "{}", 5, 1, 4)
 ASKED = {"message": "hello"}
 
 
@@ -23,21 +19,19 @@ def said(role: str, content: str, **more: Any) -> dict[str, Any]:
     return {"role": role, "content": content, **more}
 
 
-def test_the_first_run_of_a_session_reads_nothing() -> None:
-    state, _ = play(begin("main", RUN, ASKED, "Be brief.", 3), [])
+def test_a_turn_begins_with_instructions_the_history_and_the_message() -> None:
+    before = (Message("user", "before"),)
+    state = begin(RUN, ASKED, "Be brief.", before, Usage(3, 4))
 
-    assert state.messages == (Message("system", "Be brief."), Message("user", "hello"))
-    assert state.said[0].at_us == 5
-
-
-def test_a_run_without_history_reads_nothing() -> None:
-    state, numbers = play(begin("main", LATER, ASKED, None, 0), [])
-
-    assert numbers == ()
-    assert state.messages == (Message("user", "hello"),)
+    assert state.messages == (Message("system", "Be brief."), *before, Message("user", "hello"))
+    assert (state.said[0].at_us, state.usage) == (5, Usage(3, 4))
 
 
-def test_a_later_run_is_told_the_last_ones_as_they_were() -> None:
+def test_a_turn_without_either_begins_with_the_message() -> None:
+    assert begin(RUN, ASKED, None).messages == (Message("user", "hello"),)
+
+
+def test_the_history_has_the_messages_of_runs_as_they_were() -> None:
     calls = [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
     output = {
         "messages": [
@@ -48,28 +42,19 @@ def test_a_later_run_is_told_the_last_ones_as_they_were() -> None:
             said("assistant", "It rains."),
         ]
     }
-    recent = Transact("main", RecentRuns("o", "s", 4, 3))
-    rows = ((2, json.dumps(output)), (3, "{}"))
-    state, numbers = play(begin("main", LATER, ASKED, None, 3), [(recent, rows)])
 
-    assert numbers == (2, 3)
-    assert state.before == (
+    assert history(((2, json.dumps(output)), (3, "{}"))) == [
         Message("user", "before"),
         Message("assistant", "", (ToolCall("1", "f", "{}"),)),
         Message("tool", "rain", call_id="1"),
         Message("assistant", "It rains."),
-    )
+    ]
 
 
-def test_a_long_history_is_read_where_nobody_waits_for_it() -> None:
-    output = json.dumps({"messages": [said("user", "before")]})
-    recent = Transact("main", RecentRuns("o", "s", 4, 3))
-    apart = Transact("main", LongRecentRuns("o", "s", 4, 3))
-    reads = [(recent, None), (apart, ((3, output),))]
-    state, numbers = play(begin("main", LATER, ASKED, None, 3), reads)
+def test_the_summary_of_a_recording_is_told_again() -> None:
+    output = {"messages": [said("system", "A summary", summary=True), said("user", "before")]}
 
-    assert numbers == (3,)
-    assert state.before == (Message("user", "before"),)
+    assert [m.role for m in history(((1, json.dumps(output)),))] == ["system", "user"]
 
 
 def encoded(text: str | bytes) -> str:

@@ -38,7 +38,7 @@ from ...runs.output import MEDIA
 from ...runs.retry import FEW, PASSING, with_retry
 from ...runs.start import NewRun, start
 from ...runs.step_outcomes import UnknownOutcome
-from ...runs.terms import FORK_START, FORKED_FROM
+from ...runs.terms import FORK_START, FORKED_FROM, HISTORY_RUNS
 from ...store.forks import CopiedRuns, FindCopied, ForkSession, RunFork, SessionCopy
 from ...store.run_reads import FetchEvents, FetchRun
 from ...store.run_rows import RunRow
@@ -219,7 +219,9 @@ def _plan(
     session_id = named or (yield from call.new_id("session"))
     fork = RunFork(row.run_id, row.attempt)
     details = {
-        name: asked[name] for name in (*HANDED_ON, "use_json_schema", *MEDIA) if name in asked
+        name: asked[name]
+        for name in (*HANDED_ON, "use_json_schema", HISTORY_RUNS, *MEDIA)
+        if name in asked
     }
     details[FORKED_FROM] = describe_origin(row.run_id, at)
     if at != BEGINNING:

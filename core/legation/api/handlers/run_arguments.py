@@ -194,6 +194,10 @@ _OTHER_MESSAGE: Final = Kind(
 _OUTCOME: Final = Kind(
     {"examples": ["booked"]}, Reader.value, form={"type": "string", "examples": [""]}
 )
+_COUNT: Final = Kind(
+    {"type": "integer", "minimum": 0, "maximum": MOST},
+    partial(Reader.integer, minimum=0),
+)
 _INDEX: Final = Kind(
     {"type": "integer", "minimum": -1, "maximum": MOST, "default": -1},
     partial(Reader.integer, minimum=-1),
@@ -281,6 +285,19 @@ ARGUMENTS: Final = (
         _truth(default=False),
         "The `content_type` of a structured answer is `dict`, not the title of its schema",
     ),
+    _honour(
+        "add_history_to_context",
+        _START,
+        _truth(default=True),
+        "False: the model reads nothing of the session before, and no summary of it",
+    ),
+    _honour(
+        "num_history_runs",
+        _START,
+        _COUNT,
+        "How many earlier runs of the session the model reads: no more than `history_runs` of the"
+        " agent",
+    ),
     *(_honour(kind, _START, _FILES, _GIVEN.format(kind.capitalize())) for kind in MEDIA),
     _honour("input_files", _START, _FILES, "The same as `files`", since="2.8"),
     _honour(
@@ -311,7 +328,6 @@ ARGUMENTS: Final = (
     _accept("background_tasks", _BOTH, "gateways send it; it means something to their process"),
     _accept("retries", _START, "a model is asked again as the platform says"),
     _accept("debug_mode", _BOTH, "logging is the operator's"),
-    _accept("add_history_to_context", _START, "`history_runs` of the agent says how much is read"),
     _accept("add_dependencies_to_context", _START, "a model does not see them"),
     _accept("add_session_state_to_context", _START, "a model does not see it"),
     _refuse(
@@ -423,6 +439,8 @@ class StartForm(RunForm):
     metadata: JsonObject | None
     output_schema: JsonObject | None
     use_json_schema: bool
+    add_history_to_context: bool
+    num_history_runs: int | None
     images: Sequence[JsonObject]
     videos: Sequence[JsonObject]
     audio: Sequence[JsonObject]

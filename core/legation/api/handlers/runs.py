@@ -51,7 +51,7 @@ from ...runs.followers import Followed, RunLeft, RunStalled, join, resume, tail,
 from ...runs.output import render_listed, run_json
 from ...runs.retry import Change, with_retry
 from ...runs.start import NewRun, start
-from ...runs.terms import SCOPES
+from ...runs.terms import HISTORY_RUNS, SCOPES
 from ...runs.turn_state import TurnState
 from ...shares.exceeded import Exceeded
 from ...store.failures import StoreFailure
@@ -212,6 +212,10 @@ def _details(form: StartForm) -> dict[str, Any]:
     """Return what is handed on to the turn, as far as it was sent."""
     sent = {name: getattr(form, name) for name in HANDED_ON}
     details = {name: value for name, value in sent.items() if value is not None}
+    if not form.add_history_to_context:
+        details[HISTORY_RUNS] = 0
+    elif form.num_history_runs is not None:
+        details[HISTORY_RUNS] = form.num_history_runs
     return {**details, "use_json_schema": True} if form.use_json_schema else details
 
 

@@ -53,6 +53,7 @@ from ...store.sessions import (
     SessionRow,
     UpdateSession,
 )
+from ...store.summaries import FetchSummary, Summary
 from ...store.units import Unit
 from ...values import frozen
 from ..call import Call, resource_of
@@ -611,9 +612,18 @@ def answer_detail(
     newest = ReadRuns(row.owner, row.session_id, _render_chat, newest=True)
     page = yield from Transact(database, newest)
     usage = yield from Transact(database, SumUsage(row.owner, row.session_id))
-    head = compact_json({**describe_session(call, row, Usage(**usage)), **(more or {})})
+    summary = yield from Transact(database, FetchSummary(row.owner, row.session_id, row.runs + 1))
+    shown = evolve(row, summary=_join_summary(row.summary, summary))
+    head = compact_json({**describe_session(call, shown, Usage(**usage)), **(more or {})})
     begin = f'{head[:-1]},"chat_history":['.encode()
     return answer_list(database, page, begin, b"]}", status=call.success)
+
+
+def _join_summary(said: Mapping[str, Any] | None, made: Summary | None) -> Mapping[str, Any] | None:
+    """Return the summary of a session: what clients said of it, and the newest that a run made."""
+    if made is None:
+        return said
+    return {**(said or {}), "summary": made.text, "updated_at": iso_time(made.at_us)}
 
 
 def _render_chat(run: RunRow) -> bytes:
