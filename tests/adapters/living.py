@@ -1,0 +1,93 @@
+"""Runs of hosted frameworks, taken to their end through pauses and crashes, and what they called."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Final
+
+from attrs import define, field
+
+from legation import Agent, Platform
+from legation_testing import Client, Crashed, Trials, crash_everywhere
+
+from ..two_databases import IN_MEMORY
+
+__all__ = ["Calls", "crash", "finish", "run_of"]
+
+BY_HAND: Final = "done by hand"
+FINAL: Final = ("COMPLETED", "ERROR", "CANCELLED")
+
+
+@define(eq=False)
+class Calls:
+    """The calls of tools that count twice, by name and argument; a crash forgets none."""
+
+    made: Counter[str] = field(factory=Counter[str])
+
+    def make(self, name: str, what: Any) -> str:
+        """Make a call."""
+        self.made[f"{name} {what}"] += 1
+        return f"{name} {what}"
+
+
+def run_of(client: Client, agent: str) -> Any:
+    """Return the run of the session `s`, or None."""
+    found = client.get(f"/agents/{agent}/runs?session_id=s")
+    runs = found.json() if found.status == 200 else []
+    return runs[0] if runs else None
+
+
+def finish(client: Client, agent: str, message: str) -> Any:
+    """Take a run of the session `s` to its end, from wherever it is; people agree to all."""
+    for _ in range(200):
+        run = run_of(client, agent)
+        path = f"/agents/{agent}/runs"
+        if run is None:
+            form: Any = {"message": message, "session_id": "s", "stream": False}
+            client.post(path, form=form)
+        elif run["status"] == "PAUSED":
+            whole = client.get(f"{path}/{run['run_id']}?session_id=s").json()
+            tools = [_reply(needed["tool_execution"]) for needed in whole["requirements"]]
+            form = {"tools": json.dumps(tools), "stream": False}
+            client.post(f"{path}/{run['run_id']}/continue", form=form)
+        elif run["status"] in FINAL:
+            return client.get(f"{path}/{run['run_id']}?session_id=s").json()
+        else:
+            client.advance(1)
+    raise AssertionError("the run has no end")
+
+
+def _reply(execution: dict[str, Any]) -> dict[str, Any]:
+    if execution.get("in_doubt"):
+        return {**execution, "result": BY_HAND}
+    return {**execution, "confirmed": True}
+
+
+def crash(
+    make: Callable[[Calls], Agent],
+    answer: Any,
+    *,
+    every: int = 1,
+) -> Trials:
+    """Crash a run at every effect: it goes on to `answer`, and makes no call twice."""
+    agent_id = make(Calls()).id
+    world: list[Calls] = []
+
+    def client() -> Client:
+        calls = Calls()
+        world[:] = [calls]
+        return Client(lambda: Platform(databases=IN_MEMORY, agents=[make(calls)]))
+
+    def act(client: Client) -> None:
+        finish(client, agent_id, "go")
+
+    def check(client: Client) -> None:
+        run = finish(client, agent_id, "go")
+        assert (run["status"], run["content"]) == ("COMPLETED", answer), run
+        assert max(world[0].made.values()) == 1, world[0].made
+        done = [tool for tool in run["tools"] if tool["result"] != BY_HAND]
+        assert len({tool["tool_call_id"] for tool in done}) == len(done)
+
+    return crash_everywhere(client, act, check, every=every)
