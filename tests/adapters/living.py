@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
@@ -10,13 +12,19 @@ from typing import Any, Final
 from attrs import define, field
 
 from legation import Agent, Platform
-from legation_testing import Client, Crashed, Trials, crash_everywhere
+from legation_testing import Client, Trials, crash_everywhere
 
+from ..frontends.cluster_kit import NIGHTLY
+from ..frontends.served import HOSTS
 from ..two_databases import IN_MEMORY
 
-__all__ = ["Calls", "crash", "finish", "run_of"]
+__all__ = ["EVERY", "Calls", "cancel_on", "crash", "finish", "run_of"]
+
+EVERY: Final = 1 if NIGHTLY else 41
+"""A run has some hundred effects; at each so many further on there is a crash."""
 
 BY_HAND: Final = "done by hand"
+SECONDS: Final = 30
 FINAL: Final = ("COMPLETED", "ERROR", "CANCELLED")
 
 
@@ -63,6 +71,23 @@ def _reply(execution: dict[str, Any]) -> dict[str, Any]:
     if execution.get("in_doubt"):
         return {**execution, "result": BY_HAND}
     return {**execution, "confirmed": True}
+
+
+def cancel_on(host: str, agent: Agent, began: threading.Event) -> str:
+    """Cancel a run on a real host as soon as it began; return its status at the end."""
+    form = [(b"content-type", b"application/x-www-form-urlencoded")]
+    path = f"/agents/{agent.id}/runs"
+    with HOSTS[host](Platform(databases=IN_MEMORY, agents=[agent])) as served:
+        started = served.send("POST", path, form, b"message=go&background=true&session_id=s")
+        run_id = json.loads(started.body)["run_id"]
+        assert began.wait(SECONDS)
+        served.send("POST", f"{path}/{run_id}/cancel")
+        for _ in range(20 * SECONDS):
+            run = json.loads(served.send("GET", f"{path}/{run_id}?session_id=s").body)
+            if run["status"] in FINAL:
+                return str(run["status"])
+            time.sleep(0.05)
+    raise AssertionError("the run has no end")
 
 
 def crash(
