@@ -411,9 +411,14 @@ class _Attempt:
         except Exception as error:
             live.error = error
             raise ToolFailed(str(error) or type(error).__name__) from error
-        live.known = True
         _name_messages(live.value, execution)
-        return {"output": self._encode(live.value, name)}
+        try:
+            output = self._encode(live.value, name)
+        except ToolError as error:
+            live.error = error
+            raise
+        live.known, live.value = True, self._decode(output)  # as it is after a crash
+        return {"output": output}
 
     def _unpack(
         self, place: str, execution: str, name: str, live: _Live, outcome: Mapping[str, Any]
@@ -498,7 +503,7 @@ class _Attempt:
             kind, content = serializer.dumps_typed(value)
         except TypeError:
             raise ToolError(_UNSTORABLE.format(name)) from None
-        if not _same(serializer.loads_typed((kind, content)), value):
+        if not _same(serializer.loads_typed((kind, content)), _list(value)):
             raise ToolError(_UNSTORABLE.format(name))
         return {"type": kind, "content": b64encode(content).decode()}
 
@@ -567,6 +572,13 @@ def _is_json(value: Any) -> bool:
         return False
     read = json.loads(text)
     return type(read) is type(value) and repr(read) == repr(value)
+
+
+def _list(value: Any) -> Any:
+    """Return `value` with lists for tuples: as such they are read again."""
+    if isinstance(value, list | tuple):
+        return [_list(one) for one in value]
+    return {key: _list(one) for key, one in value.items()} if isinstance(value, dict) else value
 
 
 def _same(read: Any, value: Any) -> bool:

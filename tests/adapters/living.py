@@ -1,4 +1,4 @@
-"""Runs of hosted frameworks, taken to their end through pauses and crashes, and what they called."""
+"""Runs of hosted frameworks, through pauses and crashes to their end, and what they called."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def crash(
     *,
     every: int = 1,
 ) -> Trials:
-    """Crash a run at every effect: it goes on to `answer`, and makes no call twice."""
+    """Crash a run at every effect: it goes on to `answer`, if not None, and makes no call twice."""
     agent_id = make(Calls()).id
     world: list[Calls] = []
 
@@ -110,7 +110,9 @@ def crash(
 
     def check(client: Client) -> None:
         run = finish(client, agent_id, "go")
-        assert (run["status"], run["content"]) == ("COMPLETED", answer), run
+        by_hand = answer is None and BY_HAND in json.dumps(run["tools"])
+        assert run["status"] == "COMPLETED", run
+        assert by_hand or answer in (None, run["content"]), run
         assert max(world[0].made.values()) == 1, world[0].made
         done = [tool for tool in run["tools"] if tool["result"] != BY_HAND]
         assert len({tool["tool_call_id"] for tool in done}) == len(done)

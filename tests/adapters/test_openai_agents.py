@@ -265,7 +265,9 @@ def test_everything_that_cannot_be_hosted_is_said_at_once() -> None:
         return ""
 
     inner = sdk.Agent(name="Inner", tools=[pay])
-    agent = sdk.Agent(name="Desk", tools=[sdk.LocalShellTool(lambda request: ""), inner.as_tool("ask", "ask")])
+    agent = sdk.Agent(
+        name="Desk", tools=[sdk.LocalShellTool(lambda request: ""), inner.as_tool("ask", "ask")]
+    )
     with pytest.raises(ValueError, match="cannot be hosted") as caught:
         adapter.hosted(agent)
 
