@@ -20,6 +20,7 @@ from uuid import uuid4
 from attrs import define, field
 
 from legation import Agent, ToolError
+from legation.tools.accepted import is_array, is_object
 
 from .frameworks import load
 from .recorder import Approval, Recorder, ToolFailed, Usage, host
@@ -122,7 +123,7 @@ def _give(recorder: Recorder) -> dict[str, Any]:
 
 def _answer(output: Any) -> Any:
     """Return the answer in the output of a graph, as JSON."""
-    if isinstance(output, dict):
+    if is_object(output):
         if output.get("structured_response") is not None:
             return _plain(output["structured_response"])
         messages = output.get("messages")
@@ -341,7 +342,7 @@ class _Attempt:
                 raise
             if not _is_outcome(outcome):  # A person said it, of a call in doubt.
                 words = {"messages": [_messages.AIMessage(_text(outcome))]}
-                return outcome if isinstance(outcome, dict) else words
+                return outcome if is_object(outcome) else words
             await self._count_usage(execution, outcome["usage"])
         return self._unpack(place, execution, name, live, outcome)
 
@@ -451,13 +452,13 @@ class _Attempt:
         """Return what a person decided about an interrupt, as the node is to have it."""
         call_id, name = self.waiting.get(one.id, (one.id, "interrupt"))
         value = _plain(one.value)
-        if isinstance(value, dict) and isinstance(value.get("action_requests"), list):
+        if is_object(value) and is_array(value.get("action_requests")):
             asked = (
                 self._decide_action(f"{call_id}.{index + 1}", request)
                 for index, request in enumerate(value["action_requests"])
             )
             return {"decisions": await asyncio.gather(*asked)}
-        arguments = value if isinstance(value, dict) else {"value": value}
+        arguments = {**value} if is_object(value) else {"value": value}
         return self.hosting.resume(one.value, await self.decide(call_id, name, arguments))
 
     async def _decide_action(self, call_id: str, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -527,7 +528,7 @@ class _Live:
 def _is_outcome(recorded: Any) -> bool:
     """Return whether it is what `_settle` gives, and not a text, nor what a person said."""
     kinds = {"interrupts", "parent", "output"}
-    return isinstance(recorded, dict) and len(kinds & recorded.keys()) == 1
+    return is_object(recorded) and len(kinds & recorded.keys()) == 1
 
 
 def _text(recorded: Any) -> str:
@@ -556,10 +557,10 @@ def _shorten(live: _Live, outcome: dict[str, Any]) -> Any:
 
 def _name_messages(output: Any, execution: str) -> None:
     """Give messages without an id one that is the same in every attempt."""
-    parts: Iterable[Any] = output.values() if isinstance(output, dict) else [output]
+    parts: Iterable[Any] = output.values() if is_object(output) else [output]
     index = 0
     for part in parts:
-        for one in part if isinstance(part, list) else [part]:
+        for one in part if is_array(part) else [part]:
             if isinstance(one, _messages.BaseMessage) and one.id is None:
                 one.id = f"{execution} result" if index == 0 else f"{execution} result {index}"
                 index += 1
@@ -576,9 +577,9 @@ def _is_json(value: Any) -> bool:
 
 def _list(value: Any) -> Any:
     """Return `value` with lists for tuples: as such they are read again."""
-    if isinstance(value, list | tuple):
+    if is_array(value):
         return [_list(one) for one in value]
-    return {key: _list(one) for key, one in value.items()} if isinstance(value, dict) else value
+    return {key: _list(one) for key, one in value.items()} if is_object(value) else value
 
 
 def _same(read: Any, value: Any) -> bool:
@@ -600,7 +601,7 @@ class _Listening:
 
     def on_llm_new_token(self, token: Any, *, chunk: Any = None, **named: Any) -> None:
         """Let a piece of text be heard, in the order in which it came."""
-        message = getattr(chunk, "message", None)
+        message: Any = getattr(chunk, "message", None)
         text = token if isinstance(token, str) else ""
         text = str(message.text) if isinstance(message, _messages.BaseMessage) else text
         if not text or not self.heard or not _UNHEARD.isdisjoint(named.get("tags") or ()):
@@ -618,7 +619,7 @@ class _Listening:
     def on_llm_end(self, response: Any, **named: Any) -> None:
         """Count the usage of an answer."""
         for one in (one for some in response.generations for one in some):
-            message = getattr(one, "message", None)
+            message: Any = getattr(one, "message", None)
             if not isinstance(message, _messages.AIMessage):
                 continue
             self.model = str(message.response_metadata.get("model_name") or self.model or "model")

@@ -19,6 +19,7 @@ from typing import Any, Final
 from attrs import define, field
 
 from legation import Agent, ToolError
+from legation.tools.accepted import is_array, is_object
 
 from .frameworks import load
 from .recorder import Asked, Recorder, ToolFailed, Usage, host
@@ -307,7 +308,7 @@ class _Copies:
                 reached[:] = [await original.on_invoke_handoff(context, arguments)]
                 return reached[0].name
 
-            name = original.tool_name
+            name: str = original.tool_name
             call_id = self.calls.get(name, name)
             given = _arguments(arguments)
             await self.recorder.tool(call_id, name, given, call, idempotent=plain)
@@ -486,15 +487,15 @@ def _usage(recorded: Mapping[str, Any]) -> Usage:
 def _arguments(text: str) -> dict[str, Any]:
     """Return the arguments as an object; text that is none becomes the member `input`."""
     try:
-        read = json.loads(text) if text else {}
+        read: Any = json.loads(text) if text else {}
     except ValueError:
         read = text
-    return read if isinstance(read, dict) else {"input": read}
+    return {**read} if is_object(read) else {"input": read}
 
 
 def _output(result: Any) -> Any:
     """Return what a tool gave as JSON that the SDK shows to the model as it would show `result`."""
-    if isinstance(result, list | tuple):
+    if is_array(result):
         shown = [_shown(one) for one in result]
         if shown and all(one is not None for one in shown):
             return shown

@@ -20,7 +20,7 @@ from ..two_databases import IN_MEMORY
 
 __all__ = ["EVERY", "Calls", "cancel_on", "crash", "finish", "run_of"]
 
-EVERY: Final = 1 if NIGHTLY else 41
+EVERY: Final = 1 if NIGHTLY else 67
 """A run has some hundred effects; at each so many further on there is a crash."""
 
 BY_HAND: Final = "done by hand"
@@ -43,7 +43,7 @@ class Calls:
 def run_of(client: Client, agent: str) -> Any:
     """Return the run of the session `s`, or None."""
     found = client.get(f"/agents/{agent}/runs?session_id=s")
-    runs = found.json() if found.status == 200 else []
+    runs: list[Any] = found.json() if found.status == 200 else []
     return runs[0] if runs else None
 
 
@@ -75,7 +75,7 @@ def _reply(execution: dict[str, Any]) -> dict[str, Any]:
 
 def cancel_on(host: str, agent: Agent, began: threading.Event) -> str:
     """Cancel a run on a real host as soon as it began; return its status at the end."""
-    form = [(b"content-type", b"application/x-www-form-urlencoded")]
+    form = ((b"content-type", b"application/x-www-form-urlencoded"),)
     path = f"/agents/{agent.id}/runs"
     with HOSTS[host](Platform(databases=IN_MEMORY, agents=[agent])) as served:
         started = served.send("POST", path, form, b"message=go&background=true&session_id=s")

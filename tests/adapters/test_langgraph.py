@@ -287,13 +287,19 @@ def test_several_interrupts_of_a_node_are_asked_one_after_the_other() -> None:
 
 def test_interrupts_side_by_side_are_one_pause() -> None:
     def ask(name: str) -> Any:
-        return lambda state: {"got": [(name, types.interrupt(name))]}
+        def node(state: Any) -> Any:
+            return {"got": [(name, types.interrupt(name))]}
+
+        return node
+
+    def end(state: Any) -> Any:
+        return {"messages": [messages.AIMessage(str(state["got"]))]}
 
     builder = graphs.StateGraph(State)
     for name in ("a", "b"):
         builder.add_node(name, ask(name))
         builder.add_edge(START, name)
-    builder.add_node("end", lambda state: {"messages": [messages.AIMessage(str(state["got"]))]})
+    builder.add_node("end", end)
     builder.add_edge(["a", "b"], "end")
     with hosting(adapter.hosted(builder, id="desk")) as client:
         paused = client.run("desk", "go", session_id="s")
@@ -418,11 +424,11 @@ def test_a_node_whose_output_cannot_be_read_again_is_refused() -> None:
 
 
 def test_a_function_of_the_functional_api_is_one_call() -> None:
-    @functional.entrypoint()
     def flow(given: Any) -> Any:
         return {"words": len(given["messages"][-1].content.split())}
 
-    with hosting(adapter.hosted(flow, id="desk")) as client:
+    hosted = adapter.hosted(functional.entrypoint()(flow), id="desk")
+    with hosting(hosted) as client:
         run = client.run("desk", "one two three")
 
     assert run.content == {"words": 3}
@@ -436,6 +442,9 @@ def test_input_output_and_context_may_be_made_otherwise() -> None:
     def add(state: Any, runtime: Any) -> Any:
         return {"total": sum(state["numbers"]) + runtime.context}
 
+    def give(run: Any) -> Any:
+        return {"numbers": json.loads(run.message)}
+
     add.__annotations__["runtime"] = pytest.importorskip("langgraph.runtime").Runtime[int]
     builder = graphs.StateGraph(Sum, context_schema=int)
     builder.add_node("add", add)
@@ -443,8 +452,8 @@ def test_input_output_and_context_may_be_made_otherwise() -> None:
     hosted = adapter.hosted(
         builder,
         id="desk",
-        given=lambda run: {"numbers": json.loads(run.message)},
-        answer=lambda output: output["total"],
+        given=give,
+        answer=operator.itemgetter("total"),
         context=lambda run: 100,
     )
     with hosting(hosted) as client:

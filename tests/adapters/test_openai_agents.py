@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pytest
 
@@ -15,7 +15,7 @@ from legation_adapters.loop_thread import LOOP_THREAD
 from legation_testing import Client
 
 from ..providers.chat_completions import ChatCompletionsServer
-from ..providers.model_server import KEY, Refusal, Said, serving
+from ..providers.model_server import KEY, Item, Refusal, Said, serving
 from ..two_databases import IN_MEMORY
 from .living import EVERY, Calls, cancel_on, crash
 
@@ -24,6 +24,11 @@ testing: Any = pytest.importorskip("agents.testing.model")
 responses: Any = pytest.importorskip("openai.types.responses")
 openai: Any = pytest.importorskip("openai")
 adapter: Any = pytest.importorskip("legation_adapters.openai_agents")
+
+Decorator: TypeAlias = Callable[[Callable[..., Any]], Any]
+function_tool: Decorator = sdk.function_tool
+needs_approval: Decorator = sdk.function_tool(needs_approval=True)
+input_guardrail: Decorator = sdk.input_guardrail
 
 USAGE: Final = {"requests": 1, "input_tokens": 7, "output_tokens": 3, "total_tokens": 10}
 
@@ -78,17 +83,17 @@ Scripted: Any = type("Scripted", (_Scripted, sdk.Model), {})
 def desk(called: Calls, *script: Any, **settings: Any) -> Agent:
     """Return an agent with tools, and one that it hands off to."""
 
-    @sdk.function_tool
+    @function_tool
     def book(room: int) -> dict[str, Any]:
         called.make("book", room)
         return {"room": room}
 
-    @sdk.function_tool(needs_approval=True)
+    @needs_approval
     async def pay(euros: int) -> str:
         await asyncio.sleep(0)
         return called.make("pay", euros)
 
-    @sdk.function_tool
+    @function_tool
     def fail() -> str:
         called.make("fail", "")
         raise ValueError("the printer burns")
@@ -227,7 +232,7 @@ def test_a_structured_answer_is_an_object() -> None:
 
 
 def test_a_guardrail_ends_the_run_with_its_name() -> None:
-    @sdk.input_guardrail
+    @input_guardrail
     def polite(context: Any, agent: Any, given: Any) -> Any:
         return sdk.GuardrailFunctionOutput(output_info=None, tripwire_triggered=True)
 
@@ -243,7 +248,11 @@ def test_the_context_of_tools_is_made_from_the_run() -> None:
     agent = sdk.Agent(
         name="Desk", model=Scripted(calls(("c1", "whoami_of", {})), text("x")), tools=[whoami]
     )
-    hosted = adapter.hosted(agent, context=lambda run: {"user": run.user_id})
+
+    def context(run: Any) -> Any:
+        return {"user": run.user_id}
+
+    hosted = adapter.hosted(agent, context=context)
     with hosting(hosted) as client:
         run = client.run("desk", "go", user_id="ada")
 
@@ -260,7 +269,7 @@ def _annotated(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def test_everything_that_cannot_be_hosted_is_said_at_once() -> None:
-    @sdk.function_tool(needs_approval=True)
+    @needs_approval
     def pay() -> str:
         return ""
 
@@ -296,16 +305,16 @@ def test_a_cancelled_run_cancels_the_framework(host: str) -> None:
 
 
 def test_the_sdks_own_model_asks_a_server() -> None:
-    plan = [
+    plan: list[Item] = [
         Said(("Let me ", "look. "), calls=(("c1", "look", '{"order": "7"}'),)),
         Said(("It is ", "on its way."), tokens=(31, 12)),
         Refusal(500),
         Refusal(500),
         Refusal(500),
     ]
-    server = ChatCompletionsServer(list(plan))
+    server = ChatCompletionsServer(plan)
 
-    @sdk.function_tool
+    @function_tool
     def look(order: str) -> str:
         return f"order {order}"
 
