@@ -328,9 +328,9 @@ def test_a_breakpoint_is_a_pause_and_may_be_refused() -> None:
 
 
 def test_requests_for_actions_are_answered_as_langchains_middleware_wants_it() -> None:
-    asked = {
-        "action_requests": [{"name": "wipe", "args": {"disk": 1}}, {"name": "buy", "args": {}}]
-    }
+    nothing: dict[str, int] = {}
+    requests = [{"name": "wipe", "args": {"disk": 1}}, {"name": "buy", "args": nothing}]
+    asked = {"action_requests": requests}
 
     def node(state: Any) -> Any:
         return {"messages": [messages.AIMessage(json.dumps(types.interrupt(asked)))]}
