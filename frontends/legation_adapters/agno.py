@@ -1,0 +1,258 @@
+"""Agents and teams of agno, hosted as they are.
+
+platform = Platform(agents=[hosted(agent)])
+
+Each run has a copy of the agent.  What its models answer and what its tools return are recorded steps
+of the run: a run that a crash interrupted goes on after the last of them, and no tool is called
+twice.  The conversation is that of the session, in the database of the platform.  The copy has it as agno
+would have it of a database, which is why `add_history_to_context`, `num_history_runs` and their like
+work; a database that the agent names is not used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import aclosing
+from copy import copy
+from functools import partial
+from http import HTTPStatus
+from typing import Any, Final
+
+from attrs import define, field
+
+from legation import Agent, ToolError
+from legation.models.trouble import SENTENCES
+
+from .recorder import Recorder, host
+
+try:
+    from agno.agent import Agent as AgnoAgent
+    from agno.agent import RunContentEvent, RunErrorEvent, RunOutput
+    from agno.db.in_memory import InMemoryDb
+    from agno.exceptions import ModelProviderError
+    from agno.models.base import Model
+    from agno.models.message import Message
+    from agno.run.base import RunStatus
+    from agno.run.team import RunContentEvent as TeamRunContentEvent
+    from agno.run.team import RunErrorEvent as TeamRunErrorEvent
+    from agno.run.team import TeamRunOutput
+    from agno.session import AgentSession, TeamSession
+    from agno.team import Team as AgnoTeam
+    from agno.team.mode import TeamMode
+    from pydantic import BaseModel
+except ImportError as error:
+    raise ImportError("agno is not installed: pip install 'legation[agno]'") from error
+
+from .agno_models import record
+from .agno_steps import STEPS, Steps, plain
+
+__all__ = ["hosted"]
+
+_CHECKS: Final = ("input_check_error", "output_check_error")
+_NO_LIST: Final = "must be a list, since a run that goes on after a crash needs the same members"
+_OWN_STATE: Final = ("current_user_id", "current_session_id", "current_run_id", "current_team_id")
+"""What agno puts into the state of a session for the time of a run."""
+_TASKS: Final = (
+    "a team in the mode `tasks` cannot be hosted, since its tasks have other ids in each attempt at a"
+    " run; the modes coordinate, route and broadcast can"
+)
+_WRONG: Final = "{}: must be an Agent or a Team of agno, not {}"
+
+
+def hosted(agent: Any, *, id: str | None = None, name: str | None = None, **settings: Any) -> Agent:  # noqa: A002
+    """Return an agent of this platform that is `agent`, an agent or a team of agno.
+
+    Args:
+        agent: It is copied now, and again for each run.
+        id: By default that of `agent`.
+        name: By default that of `agent`.
+        settings: The other members of an `Agent`, as `database`.
+
+    Raises:
+        TypeError: It is no agent and no team, or a member is not.
+        ValueError: It is something that cannot be hosted; the text says what, and why.
+    """
+    if not isinstance(agent, AgnoAgent | AgnoTeam):
+        raise TypeError(_WRONG.format("agent", type(agent).__name__))
+    template = agent.deep_copy()
+    _Preparation().prepare(template, "agent")
+    return Agent(
+        id=id or template.id,
+        name=name or template.name or template.id,
+        description=settings.pop("description", template.description),
+        run=host(partial(_take, template, frozenset(_find_ids(template)))),
+        **settings,
+    )
+
+
+@define(eq=False)
+class _Preparation:
+    """Makes a copy of an agent fit to be hosted: its models record, and it has no database.
+
+    A manager of memories has the database that agno gives it now; those of sessions are ours.
+    """
+
+    _copies: dict[tuple[int, str], tuple[Any, Any]] = field(
+        factory=dict[tuple[int, str], tuple[Any, Any]], init=False
+    )
+
+    def prepare(self, agent: Any, place: str) -> None:
+        """Prepare `agent`, its members and the agent that reasons for it."""
+        if isinstance(agent, AgnoTeam):
+            self._prepare_members(agent, place)
+            agent.initialize_team()
+        else:
+            agent.initialize_agent()
+        agent.db = None
+        agent.enable_session_summaries, agent.session_summary_manager = False, None
+        for name, value in list(vars(agent).items()):
+            if isinstance(value, AgnoAgent):
+                self.prepare(value, f"{place}.{name}")
+            else:
+                setattr(agent, name, self._record(value, f"{place}.{name}"))
+
+    def _prepare_members(self, team: Any, place: str) -> None:
+        if team.mode == TeamMode.tasks:
+            raise ValueError(f"{place}.mode: {_TASKS}")
+        if not isinstance(team.members, list):
+            raise ValueError(f"{place}.members: {_NO_LIST}")
+        for number, member in enumerate(team.members):
+            at = f"{place}.members[{number}]"
+            if not isinstance(member, AgnoAgent | AgnoTeam):
+                raise TypeError(_WRONG.format(at, type(member).__name__))
+            member.model = member.model or team.model
+            if member.id is None and member.name is None:
+                member.id = f"member-{number + 1}"  # that of agno is another in each process
+            self.prepare(member, at)
+
+    def _record(self, value: Any, place: str, purpose: str = "") -> Any:
+        """Return `value` with each model in it replaced by one that records."""
+        if isinstance(value, Model):
+            key = (id(value), purpose)
+            if key not in self._copies:
+                self._copies[key] = (record(value, purpose), value)  # whose identity is taken
+            return self._copies[key][0]
+        if isinstance(value, list) and any(isinstance(one, Model) for one in value):
+            return [self._record(one, place) for one in value]
+        held = vars(value) if type(value).__module__.startswith("agno.") else {}
+        if any(isinstance(one, Model | list) for one in held.values()):  # a manager of memories, say
+            made = copy(value)
+            for name, one in list(held.items()):
+                setattr(made, name, self._record(one, place, place))
+            return made
+        return value
+
+
+def _find_ids(agent: Any) -> Iterator[str]:
+    """Yield the ids of an agent and of its members."""
+    yield agent.id
+    for member in getattr(agent, "members", ()):
+        yield from _find_ids(member)
+
+
+async def _take(template: Any, ids: frozenset[str], recorder: Recorder) -> Any:
+    """Take one attempt at a run; return the answer, as JSON."""
+    steps = Steps(recorder, ids)
+    await steps.read()
+    STEPS.set(steps)
+    agent = template.deep_copy(update={"db": _make_session(template, recorder)})
+    task = asyncio.ensure_future(_run(agent, recorder, steps))
+    try:
+        await asyncio.wait({task, steps.ended}, return_when=asyncio.FIRST_COMPLETED)
+        if steps.ended.done():
+            raise steps.ended.result()
+        return task.result()
+    finally:
+        await steps.close(task)
+
+
+async def _run(agent: Any, recorder: Recorder, steps: Steps) -> Any:
+    """Run `agent`, a copy; return the answer, as JSON."""
+    output: Any = None
+    events = agent.arun(
+        recorder.message,
+        stream=True,
+        yield_run_output=True,
+        run_id=recorder.run_id,
+        session_id=recorder.session_id,
+        user_id=recorder.user_id,
+    )
+    async with aclosing(events):
+        async for event in events:
+            if event.run_id != recorder.run_id:
+                continue  # of a member
+            if isinstance(event, RunErrorEvent | TeamRunErrorEvent):
+                raise _translate_error(event, steps.failure)
+            if isinstance(event, RunOutput | TeamRunOutput):
+                output = event
+            elif isinstance(event, RunContentEvent | TeamRunContentEvent):
+                if isinstance(event.content, str) and event.content:
+                    recorder.hear(event.content)
+    if output is None:
+        raise RuntimeError("agno ended the run without an answer")
+    _keep_state(recorder, output.session_state)
+    content = output.content
+    return content.model_dump(mode="json") if isinstance(content, BaseModel) else content
+
+
+def _translate_error(event: Any, failure: Exception | None) -> Exception:
+    """Return what ends the run: a sentence of its author, one on its model, or the error itself.
+
+    What a provider says is not for the caller: it may quote a key.
+    """
+    if event.error_type in _CHECKS:
+        return ToolError(event.content)
+    if isinstance(failure, ModelProviderError) and str(failure) == event.content:
+        limited = failure.status_code == HTTPStatus.TOO_MANY_REQUESTS
+        failing = failure.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR
+        return ToolError(
+            SENTENCES["rate_limited" if limited else "unreachable" if failing else "rejected"]
+        )
+    return RuntimeError(event.content)
+
+
+def _keep_state(recorder: Recorder, state: Any) -> None:
+    """Let what the run left in the state be that of the session."""
+    kept = {name: value for name, value in (state or {}).items() if name not in _OWN_STATE}
+    recorder.state.clear()
+    recorder.state.update(plain(kept))
+
+
+def _make_session(agent: Any, recorder: Recorder) -> Any:
+    """Return a database of agno, in memory, with the session as it was before this run."""
+    is_team = isinstance(agent, AgnoTeam)
+    owner = {"team_id" if is_team else "agent_id": agent.id}
+    made_run = TeamRunOutput if is_team else RunOutput
+    made_session = TeamSession if is_team else AgentSession
+    runs = [
+        made_run(
+            run_id=f"{recorder.session_id}-{number}",
+            session_id=recorder.session_id,
+            messages=messages,
+            status=RunStatus.completed,
+            **owner,
+        )
+        for number, messages in enumerate(_split_history(recorder.history))
+    ]
+    session = made_session(
+        session_id=recorder.session_id,
+        user_id=recorder.user_id,
+        runs=runs,
+        session_data={"session_state": {**(agent.session_state or {}), **recorder.state}},
+        created_at=0,
+        **owner,
+    )
+    database = InMemoryDb()
+    database.upsert_session(session)
+    return database
+
+
+def _split_history(history: list[dict[str, str]]) -> list[list[Any]]:
+    """Return the messages by run: each begins with one of the user."""
+    runs: list[list[Any]] = []
+    for message in history:
+        if message["role"] == "user" or not runs:
+            runs.append([])
+        runs[-1].append(Message(role=message["role"], content=message["content"]))
+    return runs
