@@ -36,6 +36,7 @@ nox.options.sessions = [
     "tests",
     "lowest",
     "agentos-client",
+    "adapters",
     "channels",
     "api-client",
     "api-fuzz",
@@ -91,7 +92,8 @@ def find_pythons() -> dict[str, Path]:
 FOUND = find_pythons()
 PYTHONS = list(dict.fromkeys([*list(FOUND)[:1], *list(FOUND)[-1:]]))  # the oldest and the newest
 LOCK = ROOT / "requirements/development.txt"
-CHANNELS = LOCK.with_name("channels.txt")  # the lock of the session of that name
+CHANNELS = LOCK.with_name("channels.txt")  # the lock of the session of that name ...
+ADAPTERS = LOCK.with_name("adapters.txt")  # ... and of this one
 REPORTS = ROOT / ".nox/reports"  # what the sessions count; `.ci/count` adds it up
 # nox looks interpreters up by name on PATH: what was tried and runs comes before what is a shim.
 os.environ["PATH"] = os.pathsep.join(
@@ -313,14 +315,16 @@ def lock(session: nox.Session) -> None:
     form = ("--universal", f"--python-version=3.{OLDEST}", "--generate-hashes", "--no-header",
             "--no-annotate", "--quiet", "pyproject.toml")  # fmt: skip
     every = (f"--group={name}" for name in ("dev", "fuzz", "generator"))
+    own = (f"--extra={name}" for name in ("dev", "otel", "pdf", "postgres", "rich"))
     compile_ = ("uv", "pip", "compile", *session.posargs)
-    session.run(*compile_, *form, "--all-extras", *every, f"--output-file={LOCK}")
+    session.run(*compile_, *form, *own, *every, f"--output-file={LOCK}")
     server = LOCK.with_name("server.txt")
     extras = ("--extra=otel", "--extra=pdf", "--extra=postgres")
     served = (*extras, f"--constraint={LOCK}")
     session.run(*compile_, *form, *served, f"--output-file={server}")
-    judged = ("--extra=postgres", "--group=test", "--group=channels")
-    session.run(*compile_, *form, *judged, f"--output-file={CHANNELS}")
+    for name, held in (("channels", CHANNELS), ("adapters", ADAPTERS)):
+        judged = ("--extra=postgres", "--group=test", f"--group={name}")
+        session.run(*compile_, *form, *judged, f"--output-file={held}")
 
 
 @nox.session(name="agentos-client", allow_parallel=True)
@@ -342,6 +346,13 @@ def channels(session: nox.Session) -> None:
     """Exchange messages with the libraries of others for Telegram, Slack, WhatsApp, webhooks."""
     install(session, "test", "channels", held=CHANNELS)
     session.run("pytest", report(session), "tests/channels", *session.posargs)
+
+
+@nox.session(allow_parallel=True)
+def adapters(session: nox.Session) -> None:
+    """Host agents of other frameworks, each with the real package, and a model of their own."""
+    install(session, "test", "adapters", held=ADAPTERS)
+    session.run("pytest", report(session), "tests/adapters", *session.posargs)
 
 
 @nox.session(name="api-client", allow_parallel=True)

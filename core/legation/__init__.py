@@ -20,6 +20,7 @@ __all__ = [
     "Audit",
     "AuditKey",
     "AuthorizationConfig",
+    "CallStep",
     "Channel",
     "ConfigurationError",
     "Console",
@@ -27,9 +28,11 @@ __all__ = [
     "CustomRoute",
     "Database",
     "EchoModel",
+    "FinalAnswer",
     "FromModel",
     "LimitOverrides",
     "Model",
+    "ModelStep",
     "NodeLimits",
     "Notify",
     "OpenAIModel",
@@ -86,7 +89,17 @@ if TYPE_CHECKING:
     )
     from .platform import Platform
     from .shares.limits import LimitOverrides, NodeLimits, PlatformLimits
-    from .tools import FromModel, Run, RunFile, Tool, ToolError, tool
+    from .tools import (
+        CallStep,
+        FinalAnswer,
+        FromModel,
+        ModelStep,
+        Run,
+        RunFile,
+        Tool,
+        ToolError,
+        tool,
+    )
     from .tools.answer_class import read_answer
     from .version import VERSION as __version__
 else:
@@ -113,11 +126,12 @@ _KINDS: Final = (
     "AnthropicModel CustomChannel EchoModel OpenAIModel Sender SlackChannel StandardChannel"
     " TelegramChannel WhatsAppChannel"
 )
+_TOOLS: Final = "CallStep FinalAnswer FromModel ModelStep Run RunFile Tool ToolError tool"
 _HOMES: Final = {
     **dict.fromkeys(_CONFIG.split(), "config"),
     **dict.fromkeys(_KINDS.split(), "kinds"),
     **dict.fromkeys(("Request", "Response", "Streamed"), "http.messages"),
-    **dict.fromkeys(("FromModel", "Run", "RunFile", "Tool", "ToolError", "tool"), "tools"),
+    **dict.fromkeys(_TOOLS.split(), "tools"),
     **dict.fromkeys(("LimitOverrides", "NodeLimits", "PlatformLimits"), "shares.limits"),
     "CustomRoute": "api.custom_routes",
     "Platform": "platform",

@@ -22,7 +22,7 @@ from ..runs.fold import RunRecord
 from ..runs.given import name_user
 from ..runs.output import MEDIA
 from ..runs.prompt import history
-from ..runs.step_outcomes import START, UnknownOutcome, decode_outcome
+from ..runs.step_outcomes import START, UnknownOutcome, decode_outcome, own_number
 from ..runs.terms import FORKED_FROM
 from ..runs.turn_state import Standing
 from ..store.recordings import EarlierRuns, FetchMarks, FetchStateBefore
@@ -323,6 +323,8 @@ class _Builder:
             if step.outcome is not None
         }
         for step in self.stored.steps:
+            if self._is_own(step):
+                continue  # the function as a whole is a step
             members = answers.get(step.place)
             outcome = None if members is None else _without(members, ("f", "history"))
             self.steps[step.place] = RecordedStep(
@@ -334,6 +336,11 @@ class _Builder:
                 _find_seconds(step),
             )
 
+    def _is_own(self, step: Step) -> bool:
+        """Return whether the function of an agent took a step."""
+        prefix = step.place.removesuffix(_own(step.place))
+        return own_number(prefix, step) is not None
+
     # The steps that are not
 
     def _add_turn(self, prefix: str, run_id: str, status: str, output: Mapping[str, Any]) -> None:
@@ -344,12 +351,13 @@ class _Builder:
         requests = self._find_requests(run_id)
         started = self._find_start(run_id)
         place = f"{prefix}{rounds + 1}"
-        if requests is not None and requests.count > rounds - copied:
+        function = started is not None and "model" not in started
+        if not function and requests is not None and requests.count > rounds - copied:
             if requests.count > rounds - copied + 1:
                 raise _Refused(_NO_STEPS)
             answer = _find_answer(requests, status, output)
             step = RecordedStep(place, StepKind.MODEL.value, requests.model, answer)
-        elif started is not None and "model" not in started and not rounds:
+        elif started is not None and function and not rounds:
             answer = None
             if status == RunState.COMPLETED.value:
                 answer = {"content": output["content"]}

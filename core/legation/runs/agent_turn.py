@@ -11,7 +11,7 @@ where its tool allows that, else a person is asked, the model is told, or the ru
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol, TypeAlias
 
 from attrs import define, evolve, field
@@ -33,7 +33,7 @@ from ..tools import Again
 from ..tools.shapes import Shape
 from ..tools.structured import check_output
 from ..values import frozen
-from .event_writer import EventWriter
+from .event_writer import EventWriter, Journal
 from .events import (
     ABSENT,
     ModelRequestCompleted,
@@ -49,6 +49,7 @@ from .turn_state import CallState, Standing, TurnState, unlike
 
 __all__ = [
     "AT_ONCE",
+    "ENDED_IN_DOUBT",
     "INTERRUPTED",
     "Answered",
     "Limits",
@@ -57,6 +58,7 @@ __all__ = [
     "ToolSet",
     "Turn",
     "Waits",
+    "find_overspent",
     "resolve_doubt",
 ]
 
@@ -74,10 +76,11 @@ _BUDGET: Final = (
 )
 _INVALID: Final = "The run was ended: the answer of the model does not have the shape asked for"
 _AGAIN: Final = "{} Answer again, with the JSON alone."
-_ENDED_IN_DOUBT: Final = (
+ENDED_IN_DOUBT: Final = (
     "The run was interrupted: the node that executed it went away, and whether {} was carried out"
     " is not known"
 )
+"""The sentence about a run that ends with a call in doubt, by its name."""
 
 
 @frozen
@@ -294,15 +297,9 @@ class Turn:
         return None
 
     def _overspent(self, need: int) -> Stopped | None:
-        """Return the end of the run where fewer than `need` tokens are left of the day's."""
-        journal = self.writer.journal
-        spending = journal.spending
-        if spending is None or spending.count_left(journal.now_us) >= need:
-            return None
         said = (one.message for one in reversed(self.state.said))
         answers = (message.content for message in said if message.role == "assistant")
-        content = next(filter(None, answers), "")
-        return Stopped("budget", _BUDGET.format(spending.limit), content)
+        return find_overspent(self.writer.journal, need, answers)
 
     def _answer(self, reply: Reply) -> Answered | Stopped | None:
         """Return the answer; None where the model is to be asked for it again."""
@@ -361,7 +358,7 @@ class Turn:
             elif way == "ask":
                 call = evolve(call, standing=Standing.CONFIRM, needs=Standing.CONFIRM)
             elif way == "end":
-                return Stopped(INTERRUPTED, _ENDED_IN_DOUBT.format(call.call.name))
+                return Stopped(INTERRUPTED, ENDED_IN_DOUBT.format(call.call.name))
             else:
                 call = evolve(call, in_doubt=False).with_result(NOT_KNOWN, failed=True)
                 call = evolve(call, ended_us=self.writer.journal.now_us)
@@ -428,6 +425,18 @@ class Turn:
         self.writer.note(ToolCallCompleted(call_sentence(call), execution))
         if call.failed:
             self.writer.note(ToolCallError(execution, call.result))
+
+
+def find_overspent(journal: Journal, need: int, answers: Iterable[str] = ()) -> Stopped | None:
+    """Return the end of the run where fewer than `need` tokens are left of the day's.
+
+    Its content is the first of `answers` that has any.
+    """
+    spending = journal.spending
+    if spending is None or spending.count_left(journal.now_us) >= need:
+        return None
+    content = next(filter(None, answers), "")
+    return Stopped("budget", _BUDGET.format(spending.limit), content)
 
 
 def resolve_doubt(again: str, in_doubt: str) -> str:

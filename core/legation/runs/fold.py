@@ -20,7 +20,16 @@ from ..store.run_states import RunState
 from ..store.steps import COPIED, Definition, Step, StepKind
 from ..values import frozen
 from .ids import member_run_id
-from .step_outcomes import START, decode_call, decode_calls, decode_model, decode_outcome
+from .step_outcomes import (
+    START,
+    decode_answer,
+    decode_call,
+    decode_calls,
+    decode_model,
+    decode_outcome,
+    decode_own,
+    own_number,
+)
 from .turn_state import CallState, MemberState, ModelTurn, Standing, TurnState
 
 __all__ = ["RunRecord", "find_last", "fold"]
@@ -125,16 +134,68 @@ def find_last(steps: Iterable[Step]) -> tuple[str, str]:
     if not answers:
         return "1", "the model"
     prefix, slash, number = answers[-1].place.rpartition("/")
-    return f"{prefix}{slash}{int(number) + 1}", answers[-1].asked
+    beside, dot, last = number.rpartition(".")  # `0.3` of a function
+    return f"{prefix}{slash}{beside}{dot}{int(last) + 1}", answers[-1].asked
 
 
 def fold(record: RunRecord, prefix: str, base: TurnState) -> TurnState:
     """Return the turn whose places begin with `prefix`, which was `base` before its steps."""
+    if base.of_function and (own := _find_own(record, prefix, base)):
+        return _fold_own(record, prefix, base, own)
     folding = _Folding(record, prefix, base)
     folding.add_results()
     while folding.add_answer():
         folding.add_results()
     return folding.state
+
+
+def _find_own(record: RunRecord, prefix: str, base: TurnState) -> dict[str, Step]:
+    """Return the steps of the function of an agent, by their places in its turn, in order."""
+    paused = base.recorded or any(call.place for call in base.calls)
+    if not paused and f"{prefix}{START}.1" not in record.steps:
+        return {}
+    numbers = ((own_number(prefix, step), step) for step in record.steps.values())
+    found = {number: step for number, step in numbers if number is not None}
+    return {f"{START}.{number}": found[number] for number in sorted(found)}
+
+
+def _fold_own(
+    record: RunRecord, prefix: str, base: TurnState, own: Mapping[str, Step]
+) -> TurnState:
+    """Return the turn of the function of an agent, with the steps that it took."""
+    calls = {call.place or call.call.id: call for call in base.calls}
+    recorded = {answer.place: answer for answer in base.recorded}
+    usage, seconds = base.usage, base.first_seconds
+    for place, step in own.items():
+        if step.kind == StepKind.MODEL and place not in recorded and step.outcome is not None:
+            members = decode_outcome(step.outcome)
+            recorded[place] = decode_answer(place, members)
+            answer = decode_model(members, step.ended_us or step.begun_us)
+            usage = usage.plus(answer.usage)
+            seconds = answer.seconds if seconds is None else seconds
+        elif step.kind == StepKind.CALL:
+            calls[place] = _fold_own_call(calls.get(place), decode_own(place, step))
+    return evolve(
+        base,
+        calls=tuple(calls.values()),
+        recorded=tuple(recorded.values()),
+        rounds=len(recorded),
+        usage=usage,
+        first_seconds=seconds,
+        worked_us=base.worked_us + record.sum_work_us(prefix),
+    )
+
+
+def _fold_own_call(known: CallState | None, stored: CallState) -> CallState:
+    """Return a call of a function: as it paused, with what its step knows since."""
+    if known is None:
+        return stored
+    if known.standing is Standing.DONE:
+        return evolve(known, ended_us=stored.ended_us)
+    asked = evolve(stored, needs=known.needs, confirmed=known.confirmed, note=known.note)
+    if stored.standing is Standing.DONE:
+        return asked
+    return evolve(asked, call=known.call, arguments=known.arguments)
 
 
 class _Folding:

@@ -4,6 +4,9 @@ The function is called once, with as much as it names of what there is to know a
 it gives piece by piece is an answer in the making, as a model's is; that it is called is stored
 before it is called.  After a crash it is in doubt, as the call of a tool would be: it is called
 again where its agent allows that, else a person is asked, or the run ends.
+
+What it yields beside its answer are steps (`function_steps`): calls with effects and answers of
+models, each of which is done once, however often the function is called.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from attrs import define, evolve, field
 from ..access.decide import name_of
 from ..effects import (
     CallFunction,
+    CloseStream,
     NextPiece,
     Now,
     Piece,
@@ -27,9 +31,10 @@ from ..effects import (
 )
 from ..http.bodies.json_text import BadJson, parse_json
 from ..http.messages import compact_json
-from ..models.conversation import Message, ToolCall
+from ..models.conversation import Message, ToolCall, storable
 from ..tools import (
     ContextParameter,
+    FinalAnswer,
     Hosted,
     ToolError,
     render,
@@ -41,10 +46,11 @@ from .agent_turn import INTERRUPTED, Answered, Outcome, Stopped, Waits, resolve_
 from .contexts import Context, log_refused_state, open_context
 from .event_writer import EventWriter
 from .events import ToolCallCompleted, ToolCallError, ToolCallStarted
+from .function_steps import FunctionSteps, Step, find_steps
 from .instructions import detach
 from .payloads import call_sentence, tool_execution
 from .state_writer import StateTooLarge
-from .turn_state import CallState, Standing, TurnState
+from .turn_state import CallState, Standing, TurnState, unlike
 
 __all__ = ["MAX_ANSWER", "FunctionTurn"]
 
@@ -65,8 +71,8 @@ _SHAPE: Final = "The agent's answer does not have the shape asked for: {}"
 class _Over(Exception):
     """Leaves the reading of an answer; never leaves this module."""
 
-    def __init__(self, stopped: Stopped) -> None:
-        super().__init__(stopped.sentence)
+    def __init__(self, stopped: Stopped | Waits) -> None:
+        super().__init__(type(stopped).__name__)
         self.stopped = stopped
 
 
@@ -92,6 +98,7 @@ class FunctionTurn:
     in_doubt: str = "ask"
     shape: Shape | None = None
     _contexts: list[Context] = field(factory=list[Context], init=False)
+    _steps: FunctionSteps | None = field(default=None, init=False)
     _value: Any = field(default=None, init=False)
     _length: int = field(default=0, init=False)
 
@@ -125,15 +132,15 @@ class FunctionTurn:
         seconds = None if first_us is None else (first_us - began_us) / 1_000_000
         text = answered.content if isinstance(answered.content, str) else None
         said = Message("assistant", compact_json(answered.content) if text is None else text)
-        if self.state.calls and result is None:
-            done = self.state.calls[0].with_result(render(said.content) or "")
+        if (whole := self.state.whole_call) is not None and result is None:
+            done = whole.with_result(render(said.content) or "")
             self._tell(evolve(done, ended_us=now_us))
         self.state = evolve(self.state.with_message(said, now_us), first_seconds=seconds)
         return answered
 
     def _resolve_doubt(self) -> Outcome | None:
         """Decide what becomes of a call that a crash interrupted, or that a person answered."""
-        call = next(iter(self.state.calls), None)
+        call = self.state.whole_call
         if call is not None and call.standing is Standing.DONE:
             if not self.writer.resumed:  # else that is in the log already
                 self._tell(call)
@@ -146,30 +153,37 @@ class FunctionTurn:
         if call is None:
             call = self._doubt()
             self.writer.note(ToolCallStarted(tool_execution(call)))
-        doubtful = evolve(call, standing=Standing.CONFIRM, in_doubt=True)
-        self.state = evolve(self.state, calls=(doubtful,))
+        self._put(evolve(call, standing=Standing.CONFIRM, in_doubt=True))
         return Waits()
+
+    def _put(self, whole: CallState) -> None:
+        """Put the call of the function itself before those that it makes."""
+        own = (call for call in self.state.calls if call.place)
+        self.state = evolve(self.state, calls=(whole, *own))
 
     def _doubt(self) -> CallState:
         """Return the call of the function, which a person is to be asked about."""
         now_us = self.writer.journal.now_us
         name = getattr(self.hosted.function, "__name__", type(self.hosted.function).__name__)
         return CallState(
-            call=ToolCall("call_1", name, "{}"),
+            call=ToolCall(unlike("call_1", self._list_ids()), name, "{}"),
             created_us=now_us,
             needs=Standing.CONFIRM,
             started_us=now_us,
             announced=True,
         )
 
+    def _list_ids(self) -> list[str]:
+        return [call.call.id for call in self.state.calls]
+
     def _find_result(self) -> str | None:
         """Return the answer that a person gave in place of the function."""
-        calls = self.state.calls
-        return calls[0].result if calls and calls[0].standing is Standing.DONE else None
+        call = self.state.whole_call
+        return None if call is None or call.standing is not Standing.DONE else call.result
 
     def _tell(self, call: CallState) -> None:
         execution = tool_execution(call)
-        self.state = evolve(self.state, calls=(call,))
+        self._put(call)
         self.writer.note(ToolCallCompleted(call_sentence(call), execution))
         if call.failed:
             self.writer.note(ToolCallError(execution, call.result))
@@ -228,11 +242,16 @@ class FunctionTurn:
 
     def _follow(self, stream: int) -> Program[None]:
         """Take piece after piece; each is stored before the next is asked for."""
+        if self.state.recorded or any(call.place for call in self.state.calls):
+            self._steps = self._open_steps()
         while True:
             match (yield from NextPiece(stream, self.seconds)):
                 case Piece(value):
-                    self._take(value)
-                    yield from self.writer.settle()
+                    if (steps := find_steps(value)) is None:
+                        self._take(value)
+                        yield from self.writer.settle()
+                    else:
+                        yield from self._take_steps(steps, stream)
                 case Raised(error):
                     raise _translate_error(error)
                 case TimedOut():
@@ -240,9 +259,28 @@ class FunctionTurn:
                 case _:
                     return
 
+    def _open_steps(self) -> FunctionSteps:
+        return FunctionSteps(self.writer, self.state, self.in_doubt)
+
+    def _take_steps(self, steps: tuple[Step, ...], stream: int) -> Program[None]:
+        """Take steps; what is new is stored before the function goes on."""
+        if self._steps is None:
+            self._steps = self._open_steps()
+        self.writer.journal.now_us = yield from Now()
+        stopped = self._steps.take(steps)
+        self.state = self._steps.state
+        if stopped is not None:
+            yield from CloseStream(stream)
+            raise _Over(stopped)
+        if self._steps.fresh:
+            yield from self.writer.settle()
+
     def _take(self, value: Any) -> None:
         """Take a piece of text, or the value that is the answer; None is neither."""
         if value is None:
+            return
+        if isinstance(value, FinalAnswer):
+            self._take_final(value.content)
             return
         text = render(value, MAX_ANSWER)
         if text is None:
@@ -251,18 +289,36 @@ class FunctionTurn:
         if self._length > MAX_ANSWER:
             raise _Over(Stopped("too_large", _LONG))
         if isinstance(value, str):
-            self.writer.hear(text)
+            self._hear(text)
             return
         self._value = parse_json(text.encode())
         if isinstance(self._value, BadJson):
             raise _Over(Stopped("run_failed", _NO_JSON.format(self._value.reason)))
+
+    def _take_final(self, content: Any) -> None:
+        """Take the whole answer; a text that nobody has heard is told those who listen."""
+        if not isinstance(content, str):
+            self._take(content)
+        elif len(content) > MAX_ANSWER:
+            raise _Over(Stopped("too_large", _LONG))
+        else:
+            self._value = storable(content)
+            if not self.writer.heard:
+                self._hear(content)
+
+    def _hear(self, text: str) -> None:
+        """Hear a piece of text, unless it was heard before the function was called anew."""
+        if self._steps is not None and self._steps.repeats:
+            self.writer.heard.append(storable(text))
+        else:
+            self.writer.hear(text)
 
     def _answer(self, text: str) -> Answered:
         """Return the answer: the last value that was no text, else all text."""
         content = text if self._value is None else self._value
         if self.schema is None:
             return Answered(content)
-        said = text if self._value is None else compact_json(content)
+        said = content if isinstance(content, str) else compact_json(content)
         shaped = check_output(self.schema, said, self.shape)
         if isinstance(shaped, str):
             raise _Over(Stopped("output_invalid", _SHAPE.format(shaped)))

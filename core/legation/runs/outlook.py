@@ -354,13 +354,26 @@ class _Judge:
         self, component: Component, state: TurnState, prefix: str
     ) -> Iterator[Remark]:
         """Yield what becomes of an agent that is a function, which is one call."""
-        of, call = f"{component.kind}:{component.id}", next(iter(state.calls), None)
+        of, call = f"{component.kind}:{component.id}", state.whole_call
         if call is not None and call.waits:
             detail = _IN_DOUBT.format(_FUNCTION, _DOUBTS["wait"])
             yield Remark(Outcome.GOES_ON, "in_doubt", detail, of, prefix)
         elif self.resumed and (call is None or call.standing is not Standing.DONE):
             way = resolve_doubt(component.again, component.in_doubt or self.in_doubt)
             yield from self._doubt("end" if way == "tell" else way, _FUNCTION, of, prefix)
+        for own in state.calls:
+            if own.place and own.in_doubt:
+                yield from self._look_at_own(component, own, f"{prefix}{own.place}")
+
+    def _look_at_own(self, component: Component, call: CallState, place: str) -> Iterator[Remark]:
+        """Yield what becomes of a call in doubt that a function makes, and may make again."""
+        of, name = f"{component.kind}:{component.id}", call.call.name[:_SHOWN]
+        way = resolve_doubt("never", component.in_doubt or self.in_doubt)
+        if call.waits:
+            detail = _IN_DOUBT.format(name, _DOUBTS["wait"])
+            yield Remark(Outcome.GOES_ON, "in_doubt", detail, of, place)
+        else:
+            yield from self._doubt(way, name, of, place)
 
     def _look_at_call(
         self, component: Component, state: TurnState, call: CallState, place: str

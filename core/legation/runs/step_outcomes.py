@@ -16,10 +16,10 @@ from attrs import evolve, fields
 
 from ..http.messages import compact_json
 from ..models.conversation import Message, Thought, ToolCall, Usage
-from ..store.steps import Step
+from ..store.steps import Step, StepKind
 from ..tools import plain_arguments
 from ..values import frozen
-from .turn_state import CallState, Standing
+from .turn_state import CallState, RecordedAnswer, Standing
 
 __all__ = [
     "MAX_OUTCOME",
@@ -27,14 +27,20 @@ __all__ = [
     "ModelOutcome",
     "StepTooLarge",
     "UnknownOutcome",
+    "decode_answer",
     "decode_call",
     "decode_calls",
     "decode_model",
     "decode_outcome",
+    "decode_own",
+    "encode_answer",
     "encode_call",
     "encode_calls",
     "encode_model",
     "encode_outcome",
+    "encode_own",
+    "name_own",
+    "own_number",
 ]
 
 MAX_OUTCOME: Final = 1 << 20
@@ -211,4 +217,67 @@ def decode_call(call: CallState, members: Mapping[str, Any], step: Step) -> Call
         ended_us=step.ended_us,
         child_run_id=members.get("run"),
         in_doubt=False,
+    )
+
+
+# --- Steps of functions ------------------------------------------------------------------------
+
+_ID: Final = " #"
+
+
+def own_number(prefix: str, step: Step) -> int | None:
+    """Return the number of a step that the function of an agent took; None of any other.
+
+    Their places are `0.1`, `0.2` and so on; those of a team that collaborates are of members.
+    """
+    own = step.place.removeprefix(f"{prefix}{START}.")
+    if own == step.place or not own.isdecimal() or step.kind == StepKind.MEMBER:
+        return None
+    return int(own)
+
+
+def name_own(call: ToolCall) -> str:
+    """Return what the step of a call says before it has an outcome: its name, and its id."""
+    return call.name if call.id == call.name else f"{call.name}{_ID}{call.id}"
+
+
+def encode_answer(key: str, answer: Any, usage: Usage, seconds: float | None) -> dict[str, Any]:
+    """Return the outcome of an answer that the function of an agent was given."""
+    outcome = encode_model(Message("assistant", ""), usage, seconds)
+    return {**outcome, "answer": answer, **({"key": key} if key else {})}
+
+
+def decode_answer(place: str, members: Mapping[str, Any]) -> RecordedAnswer:
+    """Return an answer that the function of an agent was given."""
+    return RecordedAnswer(place=place, key=members.get("key", ""), answer=members["answer"])
+
+
+def encode_own(call: CallState) -> dict[str, Any]:
+    """Return the outcome of a call that the function of an agent made."""
+    made = {"arguments": call.call.arguments, "structured": call.structured}
+    return {**encode_call(call), **{name: value for name, value in made.items() if value}}
+
+
+def decode_own(place: str, step: Step) -> CallState:
+    """Return a call that the function of an agent made, or began: that is in doubt."""
+    name, _, call_id = step.asked.rpartition(_ID)
+    made = ToolCall(call_id, name or call_id, "{}")
+    begun = CallState(
+        call=made,
+        created_us=step.begun_us,
+        started_us=step.begun_us,
+        announced=True,
+        in_doubt=True,
+        place=place,
+    )
+    if step.outcome is None:
+        return begun
+    members = decode_outcome(step.outcome)
+    text = members.get("arguments", "{}")
+    arguments = plain_arguments(text)
+    return evolve(
+        decode_call(begun, members, step),
+        call=evolve(made, arguments=text),
+        arguments={} if isinstance(arguments, str) else arguments,
+        structured=members.get("structured", False),
     )

@@ -107,8 +107,8 @@ def begins_again(component: Component, state: TurnState) -> bool:
 
     Then the calls are not its own.
     """
-    changed = (component.run is None) == (state.rounds == 0)
-    return component.kind == "agent" and bool(state.calls) and changed
+    changed = (component.run is None) == state.of_function
+    return component.kind == "agent" and bool(state.calls or state.recorded) and changed
 
 
 def make_tool_set(component: Component, state: TurnState) -> Toolbox | LeaderToolSet:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import cattrs
 from attrs import evolve, field
+from cattrs.gen import make_dict_unstructure_fn, override
 
 from ..models.conversation import Message, ToolCall, Usage
 from ..values import frozen
@@ -21,6 +22,7 @@ __all__ = [
     "CallState",
     "MemberState",
     "ModelTurn",
+    "RecordedAnswer",
     "Standing",
     "TurnState",
     "UnknownFormat",
@@ -57,6 +59,8 @@ class CallState:
         response: The run of that member, as clients read it, as soon as it is.
         announced: Its start was an event before it could begin, since it waits for a person.
         in_doubt: It had begun when a node went away, and its outcome is not known.
+        place: That of its step, where the function of an agent makes it: `0.3`.
+        structured: The result is JSON, which such a function is given as a value.
     """
 
     call: ToolCall
@@ -76,6 +80,8 @@ class CallState:
     response: Mapping[str, Any] | None = None
     announced: bool = False
     in_doubt: bool = False
+    place: str = ""
+    structured: bool = False
 
     @property
     def waits(self) -> bool:
@@ -110,6 +116,15 @@ class ModelTurn:
 
 
 @frozen(kw_only=True)
+class RecordedAnswer:
+    """An answer of a model to the function of an agent: JSON, by its place and what was asked."""
+
+    place: str
+    key: str
+    answer: Any
+
+
+@frozen(kw_only=True)
 class TurnState:
     """The state of a turn.
 
@@ -122,6 +137,7 @@ class TurnState:
         usage: What that cost.
         worked_us: How long the turn took before it last paused.
         first_seconds: How long it took until the first piece of an answer was there.
+        recorded: The answers that the function of an agent was given, which are its `rounds`.
     """
 
     before: tuple[Message, ...] = ()
@@ -133,6 +149,7 @@ class TurnState:
     worked_us: int = 0
     first_seconds: float | None = None
     corrected: bool = False
+    recorded: tuple[RecordedAnswer, ...] = ()
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -153,6 +170,16 @@ class TurnState:
     def waits(self) -> bool:
         """Whether it cannot go on without a person."""
         return any(call.waits for call in self.calls)
+
+    @property
+    def whole_call(self) -> CallState | None:
+        """The call of the function of an agent, where a person was asked about that."""
+        return next((call for call in self.calls if not call.place), None)
+
+    @property
+    def of_function(self) -> bool:
+        """Whether all that there is by now may be of an agent that is a function."""
+        return self.rounds == len(self.recorded)
 
     @property
     def last(self) -> CallState | None:
@@ -204,6 +231,20 @@ class TurnState:
 
 _FORMAT: Final = 1
 _CONVERTER: Final = cattrs.Converter()
+_WHERE_THERE: Final = override(omit_if_default=True)
+
+
+def _unstructure_call(kind: Any) -> Any:
+    """Return what unstructures a call; what only those of functions have is left out of others."""
+    return make_dict_unstructure_fn(kind, _CONVERTER, place=_WHERE_THERE, structured=_WHERE_THERE)
+
+
+def _unstructure_turn(kind: Any) -> Any:
+    return make_dict_unstructure_fn(kind, _CONVERTER, recorded=_WHERE_THERE)
+
+
+_CONVERTER.register_unstructure_hook_factory(lambda kind: kind is CallState, _unstructure_call)
+_CONVERTER.register_unstructure_hook_factory(lambda kind: kind is TurnState, _unstructure_turn)
 
 
 class UnknownFormat(Exception):

@@ -19,6 +19,7 @@ from .hosted_function import (
 )
 from .results import MAX_RESULT, render
 from .run_context import FromModel, Run, RunFile
+from .run_steps import CallStep, FinalAnswer, ModelStep, StepEnd
 from .shapes import Unfit
 
 __all__ = [
@@ -26,13 +27,17 @@ __all__ = [
     "MAX_RESULT",
     "OFFERED",
     "Again",
+    "CallStep",
     "ContextParameter",
+    "FinalAnswer",
     "FromModel",
     "Hosted",
     "HostedInstructions",
     "Misfit",
+    "ModelStep",
     "Run",
     "RunFile",
+    "StepEnd",
     "Tool",
     "ToolError",
     "ToolFault",

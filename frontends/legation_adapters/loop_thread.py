@@ -1,0 +1,45 @@
+"""The event loop of asyncio that the frameworks run on, in a thread of its own.
+
+There is one in a process, started with the first run.  Its thread ends with the process: it is a
+daemon, and whoever waits for a run cancels that first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from typing import Final
+
+from attrs import define, field
+
+__all__ = ["LOOP_THREAD", "LoopThread"]
+
+
+@define(eq=False)
+class LoopThread:
+    """A loop in a thread; a process that was forked from one with a loop starts its own."""
+
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+    _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
+    _process: int = field(default=0, init=False)
+
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Return the loop, which runs."""
+        with self._lock:
+            if self._loop is None or self._process != os.getpid():
+                self._process, self._loop = os.getpid(), asyncio.new_event_loop()
+                run = self._loop.run_forever
+                threading.Thread(target=run, name="legation adapters", daemon=True).start()
+            return self._loop
+
+    def stop(self) -> None:
+        """End the loop, where there is one; the next run starts another."""
+        with self._lock:
+            loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.call_soon_threadsafe(loop.stop)
+
+
+LOOP_THREAD: Final = LoopThread()
+"""That of this process."""
