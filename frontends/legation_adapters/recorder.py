@@ -116,11 +116,11 @@ class Recorder:
             key: What asks, where several ask side by side, such as the members of a team.
         """
         step = ModelStep(name, provider, key)
-        await self._send(step)
-        if not step.done:
-            with self._at_work():
+        with self._at_work():
+            await self._send(step)
+            if not step.done:
                 answer = await ask()
-            await self._send(step.answered(answer, usage(answer)))
+                await self._send(step.answered(answer, usage(answer)))
         return step.answer
 
     async def tool(
@@ -145,23 +145,27 @@ class Recorder:
         Raises:
             ToolFailed: The tool failed; `ToolFailed` of `call` says why in words for the model.
         """
-        step = self._take_approved(call_id)
-        if step is None:
-            step = _make_step(Asked(call_id, name, arguments, idempotent))
-            await self._send(step)
-        if not step.done:
-            try:
-                with self._at_work():
-                    result = await call()
-            except Exception as error:
-                words = error.args[:1] if isinstance(error, ToolFailed | ToolError) else ()
-                sentence = str(words[0]) if words else _FAILED.format(type(error).__name__)
-                await self._send(step.raised(sentence))
-                raise ToolFailed(step.result) from error
-            await self._send(step.returned(result))
+        with self._at_work():
+            step = self._take_approved(call_id)
+            if step is None:
+                step = _make_step(Asked(call_id, name, arguments, idempotent))
+                await self._send(step)
+            if not step.done:
+                await self._call(step, call)
         if step.failed:
             raise ToolFailed(step.result)
         return step.result
+
+    async def _call(self, step: CallStep, call: Callable[[], Awaitable[Any]]) -> None:
+        """Make a call, and record what came of it."""
+        try:
+            result = await call()
+        except Exception as error:
+            words = error.args[:1] if isinstance(error, ToolFailed | ToolError) else ()
+            sentence = str(words[0]) if words else _FAILED.format(type(error).__name__)
+            await self._send(step.raised(sentence))
+            raise ToolFailed(step.result) from error
+        await self._send(step.returned(result))
 
     async def approve(
         self, call_id: str, name: str, arguments: dict[str, Any], *, idempotent: bool = False
