@@ -2,17 +2,17 @@
 
 platform = Platform(agents=[hosted(agent)])
 
-Each run has a copy of the agent.  What its models answer and what its tools return are recorded steps
-of the run: a run that a crash interrupted goes on after the last of them, and no tool is called
-twice.  The conversation is that of the session, in the database of the platform.  The copy has it as agno
-would have it of a database, which is why `add_history_to_context`, `num_history_runs` and their like
-work; a database that the agent names is not used.
+Each run has a copy of the agent.  What its models answer and what its tools return are recorded
+steps of the run: a run that a crash interrupted goes on after the last of them, and no tool is
+called twice.  The conversation is that of the session, in the database of the platform; the copy
+has it in a database in memory, so that `add_history_to_context`, `num_history_runs` and their like
+work.  A database that the agent names has its memories, and nothing else.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import aclosing
 from copy import copy
 from functools import partial
@@ -21,41 +21,48 @@ from typing import Any, Final
 
 from attrs import define, field
 
-from legation import Agent, ToolError
+from legation import Agent, RunFile, ToolError
 from legation.models.trouble import SENTENCES
-
-from .recorder import Recorder, host
-
-try:
-    from agno.agent import Agent as AgnoAgent
-    from agno.agent import RunContentEvent, RunErrorEvent, RunOutput
-    from agno.db.in_memory import InMemoryDb
-    from agno.exceptions import ModelProviderError
-    from agno.models.base import Model
-    from agno.models.message import Message
-    from agno.run.base import RunStatus
-    from agno.run.team import RunContentEvent as TeamRunContentEvent
-    from agno.run.team import RunErrorEvent as TeamRunErrorEvent
-    from agno.run.team import TeamRunOutput
-    from agno.session import AgentSession, TeamSession
-    from agno.team import Team as AgnoTeam
-    from agno.team.mode import TeamMode
-    from pydantic import BaseModel
-except ImportError as error:
-    raise ImportError("agno is not installed: pip install 'legation[agno]'") from error
 
 from .agno_models import record
 from .agno_steps import STEPS, Steps, plain
+from .agno_tools import find_unhosted
+from .frameworks import load
+from .recorder import Recorder, host
 
 __all__ = ["hosted"]
 
+_agents: Any = load("agno.agent", "agno")
+_bases: Any = load("agno.run.base", "agno")
+_databases: Any = load("agno.db.in_memory", "agno")
+_errors: Any = load("agno.exceptions", "agno")
+_media: Any = load("agno.media", "agno")
+_messages: Any = load("agno.models.message", "agno")
+_models: Any = load("agno.models.base", "agno")
+_sessions: Any = load("agno.session", "agno")
+_team_runs: Any = load("agno.run.team", "agno")
+_teams: Any = load("agno.team", "agno")
+
+_AGENTS: Final = (_agents.Agent, _teams.Team)
+_CONTENT: Final = (_agents.RunContentEvent, _team_runs.RunContentEvent)
+_ERRORS: Final = (_agents.RunErrorEvent, _team_runs.RunErrorEvent)
+_OUTPUTS: Final = (_agents.RunOutput, _team_runs.TeamRunOutput)
 _CHECKS: Final = ("input_check_error", "output_check_error")
-_NO_LIST: Final = "must be a list, since a run that goes on after a crash needs the same members"
+_MEDIA: Final = {
+    "image": ("images", _media.Image),
+    "audio": ("audio", _media.Audio),
+    "video": ("videos", _media.Video),
+}
+_NO_LIST: Final = "must be a list: a run that goes on after a crash needs the same members"
 _OWN_STATE: Final = ("current_user_id", "current_session_id", "current_run_id", "current_team_id")
 """What agno puts into the state of a session for the time of a run."""
 _TASKS: Final = (
-    "a team in the mode `tasks` cannot be hosted, since its tasks have other ids in each attempt at a"
-    " run; the modes coordinate, route and broadcast can"
+    "a team in the mode `tasks` cannot be hosted, since its tasks have other ids in each attempt at"
+    " a run; the modes coordinate, route and broadcast can"
+)
+_WAITS: Final = (
+    "{} waits for input or a result of the user (requires_user_input, external_execution), which a"
+    " hosted agent cannot have; requires_confirmation can be had"
 )
 _WRONG: Final = "{}: must be an Agent or a Team of agno, not {}"
 
@@ -73,7 +80,7 @@ def hosted(agent: Any, *, id: str | None = None, name: str | None = None, **sett
         TypeError: It is no agent and no team, or a member is not.
         ValueError: It is something that cannot be hosted; the text says what, and why.
     """
-    if not isinstance(agent, AgnoAgent | AgnoTeam):
+    if not isinstance(agent, _AGENTS):
         raise TypeError(_WRONG.format("agent", type(agent).__name__))
     template = agent.deep_copy()
     _Preparation().prepare(template, "agent")
@@ -81,6 +88,7 @@ def hosted(agent: Any, *, id: str | None = None, name: str | None = None, **sett
         id=id or template.id,
         name=name or template.name or template.id,
         description=settings.pop("description", template.description),
+        again="safe",  # what has an effect is a step
         run=host(partial(_take, template, frozenset(_find_ids(template)))),
         **settings,
     )
@@ -99,27 +107,29 @@ class _Preparation:
 
     def prepare(self, agent: Any, place: str) -> None:
         """Prepare `agent`, its members and the agent that reasons for it."""
-        if isinstance(agent, AgnoTeam):
+        if isinstance(agent, _teams.Team):
             self._prepare_members(agent, place)
             agent.initialize_team()
         else:
             agent.initialize_agent()
-        agent.db = None
+        if (name := find_unhosted(agent.tools)) is not None:
+            raise ValueError(f"{place}.tools: {_WAITS.format(name)}")
+        agent.db, agent.telemetry = None, False
         agent.enable_session_summaries, agent.session_summary_manager = False, None
         for name, value in list(vars(agent).items()):
-            if isinstance(value, AgnoAgent):
+            if isinstance(value, _agents.Agent):
                 self.prepare(value, f"{place}.{name}")
             else:
                 setattr(agent, name, self._record(value, f"{place}.{name}"))
 
     def _prepare_members(self, team: Any, place: str) -> None:
-        if team.mode == TeamMode.tasks:
+        if team.mode == "tasks":
             raise ValueError(f"{place}.mode: {_TASKS}")
         if not isinstance(team.members, list):
             raise ValueError(f"{place}.members: {_NO_LIST}")
         for number, member in enumerate(team.members):
             at = f"{place}.members[{number}]"
-            if not isinstance(member, AgnoAgent | AgnoTeam):
+            if not isinstance(member, _AGENTS):
                 raise TypeError(_WRONG.format(at, type(member).__name__))
             member.model = member.model or team.model
             if member.id is None and member.name is None:
@@ -128,15 +138,17 @@ class _Preparation:
 
     def _record(self, value: Any, place: str, purpose: str = "") -> Any:
         """Return `value` with each model in it replaced by one that records."""
-        if isinstance(value, Model):
+        if isinstance(value, _models.Model):
             key = (id(value), purpose)
             if key not in self._copies:
                 self._copies[key] = (record(value, purpose), value)  # whose identity is taken
             return self._copies[key][0]
-        if isinstance(value, list) and any(isinstance(one, Model) for one in value):
+        if isinstance(value, list) and any(isinstance(one, _models.Model) for one in value):
             return [self._record(one, place) for one in value]
         held = vars(value) if type(value).__module__.startswith("agno.") else {}
-        if any(isinstance(one, Model | list) for one in held.values()):  # a manager of memories, say
+        if any(
+            isinstance(one, _models.Model | list) for one in held.values()
+        ):  # a manager of memories, say
             made = copy(value)
             for name, one in list(held.items()):
                 setattr(made, name, self._record(one, place, place))
@@ -154,15 +166,11 @@ def _find_ids(agent: Any) -> Iterator[str]:
 async def _take(template: Any, ids: frozenset[str], recorder: Recorder) -> Any:
     """Take one attempt at a run; return the answer, as JSON."""
     steps = Steps(recorder, ids)
-    await steps.read()
     STEPS.set(steps)
     agent = template.deep_copy(update={"db": _make_session(template, recorder)})
     task = asyncio.ensure_future(_run(agent, recorder, steps))
     try:
-        await asyncio.wait({task, steps.ended}, return_when=asyncio.FIRST_COMPLETED)
-        if steps.ended.done():
-            raise steps.ended.result()
-        return task.result()
+        return await task
     finally:
         await steps.close(task)
 
@@ -177,23 +185,37 @@ async def _run(agent: Any, recorder: Recorder, steps: Steps) -> Any:
         run_id=recorder.run_id,
         session_id=recorder.session_id,
         user_id=recorder.user_id,
+        dependencies=recorder.run.dependencies or None,
+        metadata=dict(recorder.run.metadata) or None,
+        **_read_files(recorder.run.files),
     )
     async with aclosing(events):
         async for event in events:
             if event.run_id != recorder.run_id:
                 continue  # of a member
-            if isinstance(event, RunErrorEvent | TeamRunErrorEvent):
+            if isinstance(event, _ERRORS):
                 raise _translate_error(event, steps.failure)
-            if isinstance(event, RunOutput | TeamRunOutput):
+            if isinstance(event, _OUTPUTS):
                 output = event
-            elif isinstance(event, RunContentEvent | TeamRunContentEvent):
-                if isinstance(event.content, str) and event.content:
-                    recorder.hear(event.content)
+            elif isinstance(event, _CONTENT) and isinstance(event.content, str):
+                recorder.hear(event.content)
     if output is None:
         raise RuntimeError("agno ended the run without an answer")
     _keep_state(recorder, output.session_state)
     content = output.content
-    return content.model_dump(mode="json") if isinstance(content, BaseModel) else content
+    return plain(content)
+
+
+def _read_files(files: Iterable[RunFile]) -> dict[str, Any]:
+    """Return the files of a message as arguments of agno, by their kinds."""
+    made: dict[str, list[Any]] = {}
+    for file in files:
+        name, kind = _MEDIA.get(file.media_type.partition("/")[0], ("files", _media.File))
+        told = {"mime_type": file.media_type} if file.media_type else {}
+        if kind is _media.File:
+            told["filename"] = file.name
+        made.setdefault(name, []).append(kind(content=file.content, **told))
+    return made
 
 
 def _translate_error(event: Any, failure: Exception | None) -> Exception:
@@ -203,7 +225,7 @@ def _translate_error(event: Any, failure: Exception | None) -> Exception:
     """
     if event.error_type in _CHECKS:
         return ToolError(event.content)
-    if isinstance(failure, ModelProviderError) and str(failure) == event.content:
+    if isinstance(failure, _errors.ModelProviderError) and str(failure) == event.content:
         limited = failure.status_code == HTTPStatus.TOO_MANY_REQUESTS
         failing = failure.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR
         return ToolError(
@@ -221,16 +243,16 @@ def _keep_state(recorder: Recorder, state: Any) -> None:
 
 def _make_session(agent: Any, recorder: Recorder) -> Any:
     """Return a database of agno, in memory, with the session as it was before this run."""
-    is_team = isinstance(agent, AgnoTeam)
+    is_team = isinstance(agent, _teams.Team)
     owner = {"team_id" if is_team else "agent_id": agent.id}
-    made_run = TeamRunOutput if is_team else RunOutput
-    made_session = TeamSession if is_team else AgentSession
+    made_run = _OUTPUTS[is_team]
+    made_session = _sessions.TeamSession if is_team else _sessions.AgentSession
     runs = [
         made_run(
             run_id=f"{recorder.session_id}-{number}",
             session_id=recorder.session_id,
             messages=messages,
-            status=RunStatus.completed,
+            status=_bases.RunStatus.completed,
             **owner,
         )
         for number, messages in enumerate(_split_history(recorder.history))
@@ -243,7 +265,7 @@ def _make_session(agent: Any, recorder: Recorder) -> Any:
         created_at=0,
         **owner,
     )
-    database = InMemoryDb()
+    database = _databases.InMemoryDb()
     database.upsert_session(session)
     return database
 
@@ -254,5 +276,5 @@ def _split_history(history: list[dict[str, str]]) -> list[list[Any]]:
     for message in history:
         if message["role"] == "user" or not runs:
             runs.append([])
-        runs[-1].append(Message(role=message["role"], content=message["content"]))
+        runs[-1].append(_messages.Message(role=message["role"], content=message["content"]))
     return runs

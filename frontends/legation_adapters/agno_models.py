@@ -1,27 +1,29 @@
 """Models of agno whose answers, and the calls of tools made for them, are recorded steps of a run.
 
-agno calls a model, and its tools, through four public methods of the model.  `record` makes a copy of
-a model that overrides them; nothing of agno is patched.  The class of the copy has the name of the
-class of the model, which agno looks at.  Outside of a hosted run the copy does what the model does.
+agno calls a model, and its tools, through four public methods of the model.  `record` makes a copy
+of a model that overrides them; nothing of agno is patched.  The class of the copy has the name of
+that of the model, which agno looks at.  Outside of a hosted run the copy does what the model does.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from copy import copy
 from functools import cache
 from typing import Any, Final
 
-from agno.metrics import MessageMetrics
-from agno.models.base import Model
-from agno.models.message import Citations, Message
-from agno.models.response import ModelResponse
+from attrs import fields
 
-from .agno_steps import STEPS, Flow, plain
+from .agno_steps import STEPS, Flow
 from .agno_tools import call_tool, take_gate
+from .frameworks import load
+from .recorder import Usage
 
 __all__ = ["record"]
+
+_messages: Any = load("agno.models.message", "agno")
+_metrics: Any = load("agno.metrics", "agno")
+_responses: Any = load("agno.models.response", "agno")
 
 _KEPT: Final = (
     "content", "reasoning_content", "redacted_reasoning_content", "provider_data", "tool_calls",
@@ -37,9 +39,9 @@ def record(model: Any, purpose: str) -> Any:
         model: Of agno.
         purpose: Of what asks it beside an agent, as a manager of memories; else empty.
     """
-    made = copy(model)
-    made.__class__ = _class_of(type(model))
-    made.recorded_purpose = purpose
+    kind = _class_of(type(model))
+    made = kind.__new__(kind)
+    vars(made).update(vars(model), recorded_purpose=purpose)
     return made
 
 
@@ -48,19 +50,25 @@ def _class_of(kind: type[Any]) -> type[Any]:
     return type(kind.__name__, (_Recorded, kind), {"__module__": kind.__module__})
 
 
-class _Recorded(Model):
+class _Recorded:
+    """The four methods; its subclasses are models."""
+
     async def ainvoke(self, *args: Any, **kwargs: Any) -> Any:
-        steps, ask = STEPS.get(), super().ainvoke
+        model: Any = super()
+        steps, ask = STEPS.get(), model.ainvoke
         if steps is None:
             return await ask(*args, **kwargs)
 
         async def answer() -> Any:
             return _encode_response(await ask(*args, **kwargs))
 
-        return _decode_response(await steps.model(self, kwargs.get("run_response"), answer, _read_usage))
+        return _decode_response(
+            await steps.model(self, kwargs.get("run_response"), answer, _read_usage)
+        )
 
     async def aprocess_response_stream(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        steps, ask = STEPS.get(), super().aprocess_response_stream
+        model: Any = super()
+        steps, ask = STEPS.get(), model.aprocess_response_stream
         if steps is None:
             async for piece in ask(*args, **kwargs):
                 yield piece
@@ -89,18 +97,20 @@ class _Recorded(Model):
     async def arun_function_calls(
         self, function_calls: list[Any], *args: Any, **kwargs: Any
     ) -> AsyncIterator[Any]:
+        model: Any = super()
         steps = STEPS.get()
         if steps is not None:
             kwargs["skip_pause_check"] = True
             for call in function_calls:
                 if (gate := take_gate(call)) is not None:
                     steps.gates[id(call)] = gate
-        async with aclosing(super().arun_function_calls(function_calls, *args, **kwargs)) as items:
+        async with aclosing(model.arun_function_calls(function_calls, *args, **kwargs)) as items:
             async for item in items:
                 yield item
 
     async def arun_function_call(self, function_call: Any) -> Any:
-        steps, run = STEPS.get(), super().arun_function_call
+        model: Any = super()
+        steps, run = STEPS.get(), model.arun_function_call
         if steps is None:
             return await run(function_call)
         return await call_tool(steps, function_call, run)
@@ -115,7 +125,7 @@ def _encode_response(response: Any) -> Any:
 
 
 def _decode_response(made: Any) -> Any:
-    return ModelResponse.from_dict(dict(made))
+    return _responses.ModelResponse.from_dict(dict(made))
 
 
 def _encode_message(message: Any, data: Any) -> Any:
@@ -131,17 +141,17 @@ def _encode_message(message: Any, data: Any) -> Any:
 
 def _restore(made: Any, message: Any, data: Any) -> Any:
     """Put a recorded answer in place of a streamed one; return it as its only piece."""
-    kept = Message.from_dict({"role": made["role"], **made["message"]})
+    kept = _messages.Message.from_dict({"role": made["role"], **made["message"]})
     message.role = kept.role
     for name in _KEPT:
         if name in made["message"]:
             setattr(message, name, getattr(kept, name))
     if isinstance(message.metrics, dict):
-        message.metrics = MessageMetrics.from_dict(message.metrics)
+        message.metrics = _metrics.MessageMetrics.from_dict(message.metrics)
     if made["citations"] is not None:
-        message.citations = Citations(**made["citations"])
+        message.citations = _messages.Citations(**made["citations"])
     data.extra = made["extra"]
-    return ModelResponse(
+    return _responses.ModelResponse(
         role=kept.role,
         content=kept.content,
         reasoning_content=kept.reasoning_content,
@@ -150,7 +160,8 @@ def _restore(made: Any, message: Any, data: Any) -> Any:
     )
 
 
-def _read_usage(made: Any) -> Any:
+def _read_usage(made: Any) -> Usage:
     """Return the tokens of an encoded answer."""
     metrics = made["message"].get("metrics") if "message" in made else made["response_usage"]
-    return plain(metrics or {})
+    names = (field.name for field in fields(Usage))
+    return Usage(**{name: (metrics or {}).get(name, 0) for name in names})

@@ -1,7 +1,7 @@
 """The steps of one hosted run of agno: by which key and which id each is found again.
 
-Members of a team ask their models side by side, in no order that would be the same again.  So the key
-of an answer says which delegations led to it, whose it is and what for.
+Members of a team ask their models side by side, in no order that would be the same again.  So the
+key of an answer says which delegations led to it, whose it is and what for.
 """
 
 from __future__ import annotations

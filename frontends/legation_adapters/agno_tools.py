@@ -1,10 +1,11 @@
 """Calls of tools as agno makes them, as recorded steps of a run.
 
-What a tool returned is recorded as agno would give it to the model, with what it changed in the state of
-the session and what it said of how the run goes on.  A call that is recorded is not made again.
+What a tool returned is recorded as agno would give it to the model, with what it changed in the
+state of the session and what it said of how the run goes on.  A call that is recorded is not made
+again.
 
-The delegation of a task to a member of a team is a call as well, but what it calls are steps themselves: it
-is always made, so that agno learns what the member did.
+The delegation of a task to a member of a team is a call as well, but what it calls are steps
+themselves: it is always made, so that agno learns what the member did.
 """
 
 from __future__ import annotations
@@ -16,40 +17,52 @@ from contextlib import aclosing
 from copy import copy
 from typing import Any, Final, get_args
 
-from agno.exceptions import AgentRunException
-from agno.models.message import Message
-from agno.run.agent import CustomEvent, RunContentEvent, RunOutputEvent
-from agno.run.team import RunContentEvent as TeamRunContentEvent
-from agno.run.team import TeamRunOutputEvent
-from agno.tools.function import FunctionExecutionResult, ToolResult
-from agno.utils.timer import Timer
-from pydantic import BaseModel
-
 from .agno_steps import PATH, Flow, Steps, plain
+from .frameworks import load
 from .recorder import ToolFailed
 
-__all__ = ["call_tool", "take_gate"]
+__all__ = ["call_tool", "find_unhosted", "take_gate"]
+
+_exceptions: Any = load("agno.exceptions", "agno")
+_functions: Any = load("agno.tools.function", "agno")
+_messages: Any = load("agno.models.message", "agno")
+_runs: Any = load("agno.run.agent", "agno")
+_team_runs: Any = load("agno.run.team", "agno")
+_timers: Any = load("agno.utils.timer", "agno")
 
 _DELEGATES: Final = ("delegate_task_to_member", "delegate_task_to_members")
 _MEDIA: Final = ("images", "videos", "audios", "files")
-_EVENTS: Final = (*get_args(RunOutputEvent), *get_args(TeamRunOutputEvent))
+_CONTENT: Final = (_runs.RunContentEvent, _team_runs.RunContentEvent)
+_EVENTS: Final = (*get_args(_runs.RunOutputEvent), *get_args(_team_runs.TeamRunOutputEvent))
 _ASKS: Final = ("get_user_input", "ask_user")
 """Tools of agno that a model calls to ask the user something."""
+_UNHOSTED: Final = "{} waits for input or a result of the user, which a hosted agent cannot have"
 _REJECTED: Final = "Function call was rejected by the user"
 
 
+def find_unhosted(tools: Any) -> str | None:
+    """Return the first of `tools` that waits for what nobody can bring to a hosted run, or None."""
+    for tool in tools if isinstance(tools, list | tuple) else ():
+        functions = {**getattr(tool, "functions", {}), **getattr(tool, "async_functions", {})}
+        for function in functions.values() or (tool,):
+            if _waits(function):
+                return str(getattr(function, "name", function))
+    return None
+
+
+def _waits(function: Any) -> bool:
+    flags = ("external_execution", "requires_user_input")
+    return any(getattr(function, flag, None) for flag in flags)
+
+
 def take_gate(call: Any) -> str | None:
-    """Return what a person has to do before `call`: confirm, answer or execute; or None.
+    """Return what a person has to do before `call`: confirm or answer; or None.
 
     The function of the call no longer says it, so that agno goes on to the call.
     """
     function = call.function
-    gates = {
-        "execute": function.external_execution,
-        "answer": function.requires_user_input or function.name in _ASKS,
-        "confirm": function.requires_confirmation,
-    }
-    gate = next((name for name, needed in gates.items() if needed), None)
+    answers = _waits(function) or function.name in _ASKS
+    gate = "answer" if answers else "confirm" if function.requires_confirmation else None
     if gate is not None:
         call.function = copy(function)
         for flag in ("external_execution", "requires_user_input", "requires_confirmation"):
@@ -58,30 +71,38 @@ def take_gate(call: Any) -> str | None:
 
 
 async def call_tool(steps: Steps, call: Any, run: Callable[[Any], Awaitable[Any]]) -> Any:
-    """Make a call by `run`, unless it is recorded; return what `arun_function_call` of agno does."""
-    timer = Timer()
+    """Make a call by `run`, unless it is recorded; return what `arun_function_call` returns."""
+    timer = _timers.Timer()
     timer.start()
-    name, arguments = call.function.name, plain(call.arguments or {})
-    member = call.function._agent or call.function._team  # noqa: SLF001  agno's only name for it
-    call_id = steps.name_call(getattr(member, "id", None) or "", call.call_id)
     try:
-        if (gate := steps.gates.pop(id(call), None)) is not None:
-            approval = await steps.take(lambda: steps.recorder.approve(call_id, name, arguments))
-            if not approval.confirmed:
-                raise ToolFailed(approval.note or _REJECTED)
-        if _delegates(call):
-            _, _, _, result = await run(call)
-            call.result = _delegate(steps, call_id, call, call.result)
-            return True, timer, call, result
-        outcome = await steps.take(
-            lambda: steps.recorder.tool(call_id, name, arguments, lambda: _run(call, run))
-        )
+        return await _call_tool(steps, timer, call, run)
     except ToolFailed as error:
         call.error = str(error)
-        return False, timer, call, FunctionExecutionResult(status="failure", error=call.error)
+        failed = _functions.FunctionExecutionResult(status="failure", error=call.error)
+        return False, timer, call, failed
     finally:
         timer.stop()
-    return _restore(outcome, timer, call)
+
+
+async def _call_tool(
+    steps: Steps, timer: Any, call: Any, run: Callable[[Any], Awaitable[Any]]
+) -> Any:
+    name, arguments = call.function.name, plain(call.arguments or {})
+    member = call.function._agent or call.function._team  # agno's only names
+    call_id = steps.name_call(getattr(member, "id", None) or "", call.call_id)
+    gate = steps.gates.pop(id(call), None)
+    if gate == "answer":
+        raise ToolFailed(_UNHOSTED.format(name))
+    if gate == "confirm":
+        approval = await steps.recorder.approve(call_id, name, arguments)
+        if not approval.confirmed:
+            raise ToolFailed(approval.note or _REJECTED)
+    if _delegates(call):
+        _, _, _, result = await run(call)
+        call.result = _delegate(steps, call_id, call, call.result)
+        return True, timer, call, result
+    made = await steps.recorder.tool(call_id, name, arguments, lambda: _run(call, run))
+    return _restore(made, timer, call)
 
 
 def _delegates(call: Any) -> bool:
@@ -102,7 +123,7 @@ async def _delegate(steps: Steps, call_id: str, call: Any, source: Any) -> Async
             async for item in items:
                 texts.append(_read_text(item))
                 await flow.put(item)
-        return {"output": "".join(texts)}
+        return "".join(texts)
 
     async def step() -> Any:
         PATH.set((*PATH.get(), call_id))
@@ -111,24 +132,24 @@ async def _delegate(steps: Steps, call_id: str, call: Any, source: Any) -> Async
         if not made:
             await follow()
 
-    async with aclosing(flow.take(lambda: steps.take(step, whole=False))) as items:
+    async with aclosing(flow.take(step)) as items:
         async for item in items:
             yield item
 
 
 async def _run(call: Any, run: Callable[[Any], Awaitable[Any]]) -> Any:
-    """Make a call of agno's; return its outcome as it is recorded."""
+    """Make a call; return its outcome as it is recorded: its text, and what else it did."""
     state = _state_of(call)
     before = {name: json.dumps(plain(value)) for name, value in state.items()}
     success, _, made, result = await run(call)
     outcome: dict[str, Any] = {}
-    if isinstance(success, AgentRunException):
+    if isinstance(success, _exceptions.AgentRunException):
         outcome["control"] = _encode_control(success)
     elif not success:
         raise ToolFailed(made.error or result.error or "")
     else:
         outcome["output"] = await _read_result(made.result)
-        if isinstance(made.result, ToolResult):
+        if isinstance(made.result, _functions.ToolResult):
             media = {name: plain(getattr(made.result, name)) for name in _MEDIA}
             outcome["media"] = {name: items for name, items in media.items() if items}
     after = {name: json.dumps(plain(value)) for name, value in state.items()}
@@ -137,11 +158,16 @@ async def _run(call: Any, run: Callable[[Any], Awaitable[Any]]) -> Any:
             name: json.loads(text) for name, text in after.items() if before.get(name) != text
         }
         outcome["removed"] = [name for name in before if name not in after]
-    return outcome
+    return outcome["output"] if list(outcome) == ["output"] else outcome
 
 
-def _restore(outcome: Any, timer: Any, call: Any) -> Any:
-    """Return a recorded outcome as agno's; what it changed in the state is changed."""
+def _restore(made: Any, timer: Any, call: Any) -> Any:
+    """Return a recorded outcome as agno's; what it changed in the state is changed.
+
+    A person may have said what came of a call in doubt: that is its text.
+    """
+    ours = isinstance(made, dict) and ("output" in made or "control" in made)
+    outcome: dict[str, Any] = made if ours else {"output": _read_text(made)}
     state = _state_of(call)
     state.update(outcome.get("state", {}))
     for name in outcome.get("removed", ()):
@@ -149,12 +175,17 @@ def _restore(outcome: Any, timer: Any, call: Any) -> Any:
     if "control" in outcome:
         error = _decode_control(outcome["control"])
         call.error = str(error)
-        return error, timer, call, FunctionExecutionResult(status="failure", error=call.error)
+        return (
+            error,
+            timer,
+            call,
+            _functions.FunctionExecutionResult(status="failure", error=call.error),
+        )
     call.result = outcome["output"]
     if media := outcome.get("media"):
-        call.result = ToolResult(content=outcome["output"], **media)
-    context = call.function._run_context  # noqa: SLF001  agno has no other name for it
-    result = FunctionExecutionResult(
+        call.result = _functions.ToolResult(content=outcome["output"], **media)
+    context = call.function._run_context  # agno's only name
+    result = _functions.FunctionExecutionResult(
         status="success",
         result=call.result,
         updated_session_state=context.session_state if context else None,
@@ -163,13 +194,13 @@ def _restore(outcome: Any, timer: Any, call: Any) -> Any:
 
 
 def _state_of(call: Any) -> dict[str, Any]:
-    context = call.function._run_context  # noqa: SLF001  agno has no other name for it
+    context = call.function._run_context  # agno's only name
     return {} if context is None or context.session_state is None else context.session_state
 
 
 async def _read_result(result: Any) -> str:
     """Return what a tool returned as the text that agno gives to the model."""
-    if isinstance(result, ToolResult):
+    if isinstance(result, _functions.ToolResult):
         return result.content
     if inspect.isasyncgen(result):
         return "".join([_read_text(item) async for item in result])
@@ -180,10 +211,11 @@ async def _read_result(result: Any) -> str:
 
 def _read_text(item: Any) -> str:
     """Return what an item of a generator adds to the result of its tool."""
-    if isinstance(item, RunContentEvent | TeamRunContentEvent):
+    if isinstance(item, _CONTENT):
         content = item.content
-        return content.model_dump_json() if isinstance(content, BaseModel) else str(content or "")
-    if isinstance(item, CustomEvent) or not isinstance(item, _EVENTS):
+        made = getattr(content, "model_dump_json", None)
+        return str(content or "") if made is None else str(made())
+    if isinstance(item, _runs.CustomEvent) or not isinstance(item, _EVENTS):
         return str(item)
     return ""
 
@@ -200,7 +232,7 @@ def _encode_control(error: Any) -> Any:
 
 
 def _decode_control(made: Any) -> Any:
-    return AgentRunException(
+    return _exceptions.AgentRunException(
         made["text"],
         user_message=_decode_message(made["user_message"]),
         agent_message=_decode_message(made["agent_message"]),
@@ -210,4 +242,4 @@ def _decode_control(made: Any) -> Any:
 
 
 def _decode_message(made: Any) -> Any:
-    return Message.from_dict(dict(made)) if isinstance(made, dict) else made
+    return _messages.Message.from_dict(dict(made)) if isinstance(made, dict) else made

@@ -22,7 +22,7 @@ _OF_AGNO: Final = ("requires_confirmation", "external_execution", "approval_type
 
 @define(eq=False)
 class AgnoModel(ChatCompletionsServer):
-    """Answers by a function of the messages; what the API does not allow is refused, but for agno's own."""
+    """Answers by a function of the messages; refuses what neither the API nor agno knows."""
 
     answer: Answer = field(default=lambda _: Said(("OK",)))
 

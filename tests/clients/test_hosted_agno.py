@@ -1,4 +1,4 @@
-"""The module of the page for people who come from AgentOS, hosted here with its three changed lines.
+"""The module of the page for people who come from AgentOS, hosted with its three changed lines.
 
 The client of AgentOS 2.5.6 asks; agno itself runs the agent, against a model on loopback.
 """
