@@ -53,6 +53,7 @@ _MEDIA: Final = {
     "audio": ("audio", _media.Audio),
     "video": ("videos", _media.Video),
 }
+_NAMELESS: Final = "needs an id or a name: that of agno is another in each process"
 _NO_LIST: Final = "must be a list: a run that goes on after a crash needs the same members"
 _OWN_STATE: Final = ("current_user_id", "current_session_id", "current_run_id", "current_team_id")
 """What agno puts into the state of a session for the time of a run."""
@@ -80,13 +81,18 @@ def hosted(agent: Any, *, id: str | None = None, name: str | None = None, **sett
         TypeError: It is no agent and no team, or a member is not.
         ValueError: It is something that cannot be hosted; the text says what, and why.
     """
-    if not isinstance(agent, _AGENTS):
+    if not _is(agent, _AGENTS):
         raise TypeError(_WRONG.format("agent", type(agent).__name__))
-    template = agent.deep_copy()
+    template: Any = agent.deep_copy()
+    if template.id is None and template.name is None:
+        if id is None:
+            raise ValueError(f"agent: {_NAMELESS}")
+        template.id = id
     _Preparation().prepare(template, "agent")
+    own_id = str(template.id)
     return Agent(
-        id=id or template.id,
-        name=name or template.name or template.id,
+        id=id or own_id,
+        name=name or template.name or own_id,
         description=settings.pop("description", template.description),
         again="safe",  # what has an effect is a step
         run=host(partial(_take, template, frozenset(_find_ids(template)))),
@@ -107,17 +113,19 @@ class _Preparation:
 
     def prepare(self, agent: Any, place: str) -> None:
         """Prepare `agent`, its members and the agent that reasons for it."""
-        if isinstance(agent, _teams.Team):
+        if _is(agent, _teams.Team):
             self._prepare_members(agent, place)
             agent.initialize_team()
         else:
             agent.initialize_agent()
-        if (name := find_unhosted(agent.tools)) is not None:
-            raise ValueError(f"{place}.tools: {_WAITS.format(name)}")
+        waits = find_unhosted(agent.tools if _is(agent.tools, list) else ())
+        if waits is not None:
+            raise ValueError(f"{place}.tools: {_WAITS.format(waits)}")
         agent.db, agent.telemetry = None, False
         agent.enable_session_summaries, agent.session_summary_manager = False, None
-        for name, value in list(vars(agent).items()):
-            if isinstance(value, _agents.Agent):
+        members: dict[str, Any] = {**agent.__dict__}
+        for name, value in members.items():
+            if _is(value, _agents.Agent):
                 self.prepare(value, f"{place}.{name}")
             else:
                 setattr(agent, name, self._record(value, f"{place}.{name}"))
@@ -125,11 +133,11 @@ class _Preparation:
     def _prepare_members(self, team: Any, place: str) -> None:
         if team.mode == "tasks":
             raise ValueError(f"{place}.mode: {_TASKS}")
-        if not isinstance(team.members, list):
+        if not _is(team.members, list):
             raise ValueError(f"{place}.members: {_NO_LIST}")
         for number, member in enumerate(team.members):
             at = f"{place}.members[{number}]"
-            if not isinstance(member, _AGENTS):
+            if not _is(member, _AGENTS):
                 raise TypeError(_WRONG.format(at, type(member).__name__))
             member.model = member.model or team.model
             if member.id is None and member.name is None:
@@ -138,22 +146,35 @@ class _Preparation:
 
     def _record(self, value: Any, place: str, purpose: str = "") -> Any:
         """Return `value` with each model in it replaced by one that records."""
-        if isinstance(value, _models.Model):
+        if _is(value, _models.Model):
             key = (id(value), purpose)
             if key not in self._copies:
                 self._copies[key] = (record(value, purpose), value)  # whose identity is taken
             return self._copies[key][0]
-        if isinstance(value, list) and any(isinstance(one, _models.Model) for one in value):
-            return [self._record(one, place) for one in value]
-        held = vars(value) if type(value).__module__.startswith("agno.") else {}
-        if any(
-            isinstance(one, _models.Model | list) for one in held.values()
-        ):  # a manager of memories, say
-            made = copy(value)
-            for name, one in list(held.items()):
-                setattr(made, name, self._record(one, place, place))
-            return made
+        if _is(value, list) and any(_is(one, _models.Model) for one in value):
+            return [self._record(one, place, purpose) for one in value]
+        if type(value).__module__.startswith("agno."):  # such as a manager of memories
+            return self._record_within(value, place)
         return value
+
+    def _record_within(self, value: Any, place: str) -> Any:
+        held: dict[str, Any] = getattr(value, "__dict__", {})
+        own = {name: self._record_one(one, place) for name, one in held.items()}
+        own = {name: one for name, one in own.items() if one is not held[name]}
+        if not own:
+            return value
+        made = copy(value)
+        for name, one in own.items():
+            setattr(made, name, one)
+        return made
+
+    def _record_one(self, value: Any, place: str) -> Any:
+        direct = _is(value, _models.Model) or _is(value, list)
+        return self._record(value, place, place) if direct else value
+
+
+def _is(value: Any, kinds: Any) -> bool:
+    return isinstance(value, kinds)
 
 
 def _find_ids(agent: Any) -> Iterator[str]:
@@ -225,9 +246,10 @@ def _translate_error(event: Any, failure: Exception | None) -> Exception:
     """
     if event.error_type in _CHECKS:
         return ToolError(event.content)
-    if isinstance(failure, _errors.ModelProviderError) and str(failure) == event.content:
-        limited = failure.status_code == HTTPStatus.TOO_MANY_REQUESTS
-        failing = failure.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR
+    if _is(failure, _errors.ModelProviderError) and str(failure) == event.content:
+        status: int = getattr(failure, "status_code", 0)
+        limited = status == HTTPStatus.TOO_MANY_REQUESTS
+        failing = status >= HTTPStatus.INTERNAL_SERVER_ERROR
         return ToolError(
             SENTENCES["rate_limited" if limited else "unreachable" if failing else "rejected"]
         )
@@ -236,7 +258,8 @@ def _translate_error(event: Any, failure: Exception | None) -> Exception:
 
 def _keep_state(recorder: Recorder, state: Any) -> None:
     """Let what the run left in the state be that of the session."""
-    kept = {name: value for name, value in (state or {}).items() if name not in _OWN_STATE}
+    left: dict[str, Any] = state or {}
+    kept = {name: value for name, value in left.items() if name not in _OWN_STATE}
     recorder.state.clear()
     recorder.state.update(plain(kept))
 

@@ -7,7 +7,7 @@ that of the model, which agno looks at.  Outside of a hosted run the copy does w
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import cache
 from typing import Any, Final
@@ -25,6 +25,7 @@ _messages: Any = load("agno.models.message", "agno")
 _metrics: Any = load("agno.metrics", "agno")
 _responses: Any = load("agno.models.response", "agno")
 
+_COUNTED: Final = tuple(attribute.name for attribute in fields(Usage))
 _KEPT: Final = (
     "content", "reasoning_content", "redacted_reasoning_content", "provider_data", "tool_calls",
     "audio_output", "metrics",
@@ -39,14 +40,15 @@ def record(model: Any, purpose: str) -> Any:
         model: Of agno.
         purpose: Of what asks it beside an agent, as a manager of memories; else empty.
     """
-    kind = _class_of(type(model))
-    made = kind.__new__(kind)
-    vars(made).update(vars(model), recorded_purpose=purpose)
+    kind: Any = _class_of(model.__class__)
+    made: Any = kind.__new__(kind)
+    members: dict[str, Any] = made.__dict__
+    members.update(model.__dict__, recorded_purpose=purpose)
     return made
 
 
 @cache
-def _class_of(kind: type[Any]) -> type[Any]:
+def _class_of(kind: Any) -> Any:
     return type(kind.__name__, (_Recorded, kind), {"__module__": kind.__module__})
 
 
@@ -66,7 +68,7 @@ class _Recorded:
             await steps.model(self, kwargs.get("run_response"), answer, _read_usage)
         )
 
-    async def aprocess_response_stream(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+    async def aprocess_response_stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any]:
         model: Any = super()
         steps, ask = STEPS.get(), model.aprocess_response_stream
         if steps is None:
@@ -96,7 +98,7 @@ class _Recorded:
 
     async def arun_function_calls(
         self, function_calls: list[Any], *args: Any, **kwargs: Any
-    ) -> AsyncIterator[Any]:
+    ) -> AsyncGenerator[Any]:
         model: Any = super()
         steps = STEPS.get()
         if steps is not None:
@@ -118,7 +120,7 @@ class _Recorded:
 
 def _encode_response(response: Any) -> Any:
     """Return an answer that came in one as JSON; agno reads `parsed` from its content again."""
-    metrics = response.response_usage
+    metrics: Any = response.response_usage
     response.response_usage = response.parsed = None
     made = response.to_dict()
     return {**made, "response_usage": metrics.to_dict() if metrics else None}
@@ -146,7 +148,7 @@ def _restore(made: Any, message: Any, data: Any) -> Any:
     for name in _KEPT:
         if name in made["message"]:
             setattr(message, name, getattr(kept, name))
-    if isinstance(message.metrics, dict):
+    if not isinstance(message.metrics, _metrics.MessageMetrics):
         message.metrics = _metrics.MessageMetrics.from_dict(message.metrics)
     if made["citations"] is not None:
         message.citations = _messages.Citations(**made["citations"])
@@ -162,6 +164,7 @@ def _restore(made: Any, message: Any, data: Any) -> Any:
 
 def _read_usage(made: Any) -> Usage:
     """Return the tokens of an encoded answer."""
-    metrics = made["message"].get("metrics") if "message" in made else made["response_usage"]
-    names = (field.name for field in fields(Usage))
-    return Usage(**{name: (metrics or {}).get(name, 0) for name in names})
+    streamed: dict[str, Any] | None = made.get("message")
+    metrics: Any = made["response_usage"] if streamed is None else streamed.get("metrics")
+    counted: dict[str, int] = metrics or {}
+    return Usage(**{name: counted.get(name, 0) for name in _COUNTED})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any, Final
 
@@ -121,7 +121,7 @@ class Flow:
         await self._room.acquire()
         self._pieces.put_nowait(piece)
 
-    async def take(self, step: Callable[[], Awaitable[Any]]) -> AsyncIterator[Any]:
+    async def take(self, step: Callable[[], Awaitable[Any]]) -> AsyncGenerator[Any]:
         """Take the step in a task of its own, and yield each piece."""
         task = asyncio.ensure_future(self._take(step))
         self.steps.flows.add(task)

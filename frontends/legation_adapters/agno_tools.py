@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing
 from copy import copy
 from typing import Any, Final, get_args
@@ -40,11 +40,12 @@ _UNHOSTED: Final = "{} waits for input or a result of the user, which a hosted a
 _REJECTED: Final = "Function call was rejected by the user"
 
 
-def find_unhosted(tools: Any) -> str | None:
+def find_unhosted(tools: Iterable[Any]) -> str | None:
     """Return the first of `tools` that waits for what nobody can bring to a hosted run, or None."""
-    for tool in tools if isinstance(tools, list | tuple) else ():
-        functions = {**getattr(tool, "functions", {}), **getattr(tool, "async_functions", {})}
-        for function in functions.values() or (tool,):
+    for tool in tools:
+        own: dict[str, Any] = getattr(tool, "functions", {})
+        others: dict[str, Any] = getattr(tool, "async_functions", {})
+        for function in (*own.values(), *others.values()) or (tool,):
             if _waits(function):
                 return str(getattr(function, "name", function))
     return None
@@ -111,7 +112,7 @@ def _delegates(call: Any) -> bool:
     return module == "agno.team._default_tools" and call.function.name in _DELEGATES
 
 
-async def _delegate(steps: Steps, call_id: str, call: Any, source: Any) -> AsyncIterator[Any]:
+async def _delegate(steps: Steps, call_id: str, call: Any, source: Any) -> AsyncGenerator[Any]:
     """Yield what a member says, while the delegation is a step that is under way."""
     flow, made = Flow(steps), False
 
@@ -166,8 +167,9 @@ def _restore(made: Any, timer: Any, call: Any) -> Any:
 
     A person may have said what came of a call in doubt: that is its text.
     """
-    ours = isinstance(made, dict) and ("output" in made or "control" in made)
-    outcome: dict[str, Any] = made if ours else {"output": _read_text(made)}
+    members: Any = made
+    ours = isinstance(made, dict) and ("output" in members or "control" in members)
+    outcome: dict[str, Any] = members if ours else {"output": _read_text(made)}
     state = _state_of(call)
     state.update(outcome.get("state", {}))
     for name in outcome.get("removed", ()):
@@ -201,7 +203,7 @@ def _state_of(call: Any) -> dict[str, Any]:
 async def _read_result(result: Any) -> str:
     """Return what a tool returned as the text that agno gives to the model."""
     if isinstance(result, _functions.ToolResult):
-        return result.content
+        return str(result.content)
     if inspect.isasyncgen(result):
         return "".join([_read_text(item) async for item in result])
     if inspect.isgenerator(result):
@@ -242,4 +244,5 @@ def _decode_control(made: Any) -> Any:
 
 
 def _decode_message(made: Any) -> Any:
-    return _messages.Message.from_dict(dict(made)) if isinstance(made, dict) else made
+    members: Any = made
+    return _messages.Message.from_dict(dict(members)) if isinstance(made, dict) else made

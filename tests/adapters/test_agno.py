@@ -1,22 +1,27 @@
-"""Agents and teams of agno, hosted as they are: agno itself runs them, against a model on loopback."""
+"""Agents and teams of agno, hosted as they are: agno runs them, against a model on loopback."""
 
 from __future__ import annotations
 
 import gc
+import json
 import warnings
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping
+from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlencode
+from urllib.request import urlopen
 
 import pytest
 
 from legation import Agent, Platform
 from legation_testing import Client, crash_everywhere
 
-from ..providers.model_server import KEY, Cut, Item, Refusal, Said, serving
 from ..frontends.cluster_kit import NIGHTLY
-from ..two_databases import IN_MEMORY
+from ..frontends.hosted import hosted
+from ..providers.model_server import KEY, Cut, Hangs, Item, Refusal, Said, serving
+from ..two_databases import IN_MEMORY, in_folder
 from .agno_model import AgnoModel, Messages, call
 
 agno: Any = pytest.importorskip("agno.agent", reason="nox -s adapters installs it")
@@ -38,9 +43,8 @@ made: Counter[str] = Counter()
 
 
 @pytest.fixture(autouse=True)
-def count() -> Generator[None]:
+def nothing_is_made() -> None:
     made.clear()
-    yield
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -67,11 +71,13 @@ def look(city: str) -> str:
     return f"sunny in {city}"
 
 
-@tools.tool(requires_confirmation=True)
-def book(room: int) -> str:
+def take_room(room: int) -> str:
     """Book a room."""
     made["book"] += 1
     return f"room {room} is booked"
+
+
+book: Final[Any] = tools.tool(name="book", requires_confirmation=True)(take_room)
 
 
 def remember(run_context: Any, name: str) -> str:
@@ -329,6 +335,29 @@ def test_pictures_reach_the_model(model: AgnoModel) -> None:
     assert (run.status, run.content) == ("COMPLETED", "image_url")
 
 
+def test_cancelled_run_breaks_its_model_off(model: AgnoModel, tmp_path: Path) -> None:
+    model.answer = calls(call("c1", "look", city="Oslo"))
+    answer = model.answer
+    model.answer = lambda messages: Hangs() if messages[-1]["role"] == "tool" else answer(messages)
+    platform = Platform(agents=[adapter.hosted(clerk(model))], databases=in_folder(tmp_path))
+
+    with hosted(platform) as address:
+        runs = f"{address}/agents/clerk/runs"
+        lines = urlopen(runs, urlencode({"message": "Weather?"}).encode(), timeout=20)
+        events = (json.loads(line[6:]) for line in lines if line.startswith(b"data: "))
+        seen = [next(events)]
+        while seen[-1]["event"] != "ToolCallCompleted":
+            seen.append(next(events))
+        urlopen(f"{runs}/{seen[0]['run_id']}/cancel", b"", timeout=20).close()
+        seen += events
+        model.answer = lambda _: Said(("Here",))
+        again = urlopen(runs, urlencode({"message": "?", "stream": "false"}).encode(), timeout=20)
+        content = json.load(again)["content"]
+
+    assert seen[-1]["event"] == "RunCancelled"
+    assert (content, made) == ("Here", {"look": 1})
+
+
 # Teams
 
 
@@ -344,7 +373,7 @@ def of_team(*delegated: tuple[str, str, str], tool: tuple[str, str, str]) -> Any
     """Return the answers of a leader who delegates, and of members who call `tool`."""
 
     def answer(messages: Messages) -> Item:
-        leads = "delegate_task" in str(messages[0]["content"])
+        leads = "<your_role>" not in str(messages[0]["content"])
         last = messages[-1]
         if last["role"] == "user":
             return Said((), delegated if leads else (tool,))
@@ -418,11 +447,11 @@ FINAL: Final = ("COMPLETED", "ERROR", "CANCELLED")
 
 
 def finish(asked: Client, agent_id: str) -> Mapping[str, Any]:
-    """Take the run of the session `s` to its end; a person agrees, and knows of what is in doubt."""
+    """Take the run of the session `s` to its end; people agree, and know what is in doubt."""
     path = f"/agents/{agent_id}/runs"
     for _ in range(300):
         found = asked.get(f"{path}?session_id=s")
-        runs = found.json() if found.status == 200 else []
+        runs: list[Any] = found.json() if found.status == 200 else []
         if not runs:
             asked.run(agent_id, "go", session_id="s")
         elif runs[0]["status"] == "PAUSED":
@@ -483,19 +512,22 @@ def test_no_tool_is_called_twice_wherever_it_crashes(
 
 
 def test_what_cannot_be_hosted_is_refused(model: AgnoModel) -> None:
-    @tools.tool(external_execution=True)
     def pay(amount: int) -> str:
         """Pay."""
         return ""
 
     remote: Any = pytest.importorskip("agno.agent.remote").RemoteAgent
     away = remote(base_url="http://127.0.0.1:1", agent_id="away")
-    refused = [
+    refused: list[tuple[Any, str]] = [
+        (agno.Agent(model=asks(model)), "agent: needs an id or a name"),
         (away, "agent: must be an Agent or a Team of agno, not RemoteAgent"),
-        (clerk(model, tools=[pay]), "agent.tools: pay waits for input or a result of the user"),
+        (
+            clerk(model, tools=[tools.tool(external_execution=True)(pay)]),
+            "agent.tools: pay waits for input or a result of the user",
+        ),
         (desk(model, mode="tasks"), "agent.mode: a team in the mode `tasks` cannot be hosted"),
         (
-            teams.Team(name="T", members=lambda: [], model=asks(model)),
+            teams.Team(name="T", members=list, model=asks(model)),
             "agent.members: must be a list",
         ),
         (
@@ -512,11 +544,12 @@ def test_what_cannot_be_hosted_is_refused(model: AgnoModel) -> None:
 
 def test_hosting_leaves_the_agent_as_it_is(model: AgnoModel) -> None:
     agent = clerk(model)
-    before = dict(vars(agent))
-    kind = type(agent.model)
+    before: dict[str, Any] = {**agent.__dict__}
+    kind: Any = agent.model.__class__
 
-    hosted = adapter.hosted(agent, id="other", description="Books")
+    made_of_it = adapter.hosted(agent, id="other", description="Books")
 
-    assert (hosted.id, hosted.name, hosted.description) == ("other", "Clerk", "Books")
-    assert dict(vars(agent)) == before
-    assert type(agent.model) is kind
+    assert (made_of_it.id, made_of_it.name) == ("other", "Clerk")
+    assert made_of_it.description == "Books"
+    assert agent.__dict__ == before
+    assert isinstance(agent.model, kind)
