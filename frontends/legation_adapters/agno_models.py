@@ -149,7 +149,7 @@ def _restore(made: Any, message: Any, data: Any) -> Any:
         if name in made["message"]:
             setattr(message, name, getattr(kept, name))
     if not isinstance(message.metrics, _metrics.MessageMetrics):
-        message.metrics = _metrics.MessageMetrics.from_dict(message.metrics)
+        message.metrics = _metrics.MessageMetrics.from_dict(message.metrics or {})
     if made["citations"] is not None:
         message.citations = _messages.Citations(**made["citations"])
     data.extra = made["extra"]
