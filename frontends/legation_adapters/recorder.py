@@ -1,9 +1,8 @@
-"""The recorder of a run: by it an adapter has the run store what its framework does, before it is
-done, and gets back what is stored from an attempt before.
+"""The recorder of a run, which stores what a framework does before it is done.
 
-All of it is called on the framework's loop.  A framework has to do the same things in the same
-order when it is given the same answers: answers of models are found by their key and order, and
-calls by their ids.
+From an attempt before it gives back what is stored.  All of it is called on the framework's loop.
+A framework has to do the same things in the same order when it is given the same answers: answers
+of models are found by their key and order, and calls by their ids.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from legation.models.conversation import Usage
 from .crossing import Crossing
 from .loop_thread import LOOP_THREAD
 
-__all__ = ["Approval", "Asked", "Recorder", "Record", "ToolFailed", "Usage", "host"]
+__all__ = ["Approval", "Asked", "Record", "Recorder", "ToolFailed", "Usage", "host"]
 
 _FAILED: Final = "The tool failed ({})"
 _TICKS: Final = 8  # of the loop, for questions that are asked side by side to gather
@@ -34,20 +33,26 @@ class ToolFailed(Exception):
 
 @frozen
 class Approval:
-    """The answer of a person: whether a call may be made, and what was said about it."""
+    """The answer of a person: whether a call may be made, and what was said about it.
+
+    Attributes:
+        result: What came of a call that the client makes.
+    """
 
     confirmed: bool
     note: str | None = None
+    result: Any = None
 
 
 @frozen
 class Asked:
-    """A call that a person is asked about."""
+    """A call that a person is asked about, or that the client makes: one that is `external`."""
 
     call_id: str
     name: str
     arguments: dict[str, Any]
     idempotent: bool = False
+    external: bool = False
 
 
 _ABOVE: ContextVar[tuple[object, ...]] = ContextVar("calls that this one is part of", default=())
@@ -145,19 +150,19 @@ class Recorder:
         Raises:
             ToolFailed: The tool failed; `ToolFailed` of `call` says why in words for the model.
         """
+        step = self._take_approved(call_id)
         with self._at_work():
-            step = self._take_approved(call_id)
             if step is None:
                 step = _make_step(Asked(call_id, name, arguments, idempotent))
                 await self._send(step)
             if not step.done:
-                await self._call(step, call)
+                await self._make(step, call)
         if step.failed:
             raise ToolFailed(step.result)
         return step.result
 
-    async def _call(self, step: CallStep, call: Callable[[], Awaitable[Any]]) -> None:
-        """Make a call, and record what came of it."""
+    async def _make(self, step: CallStep, call: Callable[[], Awaitable[Any]]) -> None:
+        """Make a call, and record what comes of it."""
         try:
             result = await call()
         except Exception as error:
@@ -199,6 +204,8 @@ class Recorder:
             self._gathering.cancel()
 
     def _approval(self, asked: Asked, step: CallStep) -> Approval:
+        if asked.external:
+            return Approval(confirmed=not step.failed, note=step.note, result=step.result)
         if step.confirmed is False and step.failed:
             return Approval(confirmed=False, note=step.note)
         self._approved.setdefault(asked.call_id, []).append(step)
@@ -249,7 +256,8 @@ def _make_step(asked: Asked, *, confirm: bool = False) -> CallStep:
         asked.arguments,
         asked.call_id,
         again="safe" if asked.idempotent else "never",
-        requires_confirmation=confirm,
+        requires_confirmation=confirm and not asked.external,
+        external_execution=asked.external,
     )
 
 

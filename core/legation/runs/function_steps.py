@@ -8,6 +8,7 @@ text between them was heard before.  A call that had begun is in doubt, as that 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any, Final, TypeAlias
@@ -57,6 +58,7 @@ Step: TypeAlias = CallStep | ModelStep | StepEnd
 
 _STEPS: Final = (CallStep, ModelStep, StepEnd)
 _ID: Final = 200  # characters
+_ZERO: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")  # U+0000, which no text has that is stored
 _MANY: Final = f"The run was ended: the agent took {MAX_STEPS} steps, and no more are recorded"
 _TWICE: Final = "The agent began the step {} a second time"
 _NOT_BEGUN: Final = "The agent ended the step {}, which it had not begun"
@@ -89,12 +91,14 @@ class FunctionSteps:
     Attributes:
         in_doubt: What becomes of a call in doubt that must not be made again, as in a `Turn`.
         fresh: Something was noted that is to be stored before the function goes on.
+        told: The last answer of a model was known: its text was heard in an attempt before.
     """
 
     writer: EventWriter
     state: TurnState
     in_doubt: str
     fresh: bool = field(default=False, init=False)
+    told: bool = field(default=False, init=False)
     _known: set[str] = field(init=False)
     _places: dict[str, int] = field(init=False)
     _answers: dict[str, list[RecordedAnswer]] = field(init=False)
@@ -192,7 +196,7 @@ class FunctionSteps:
         """Return whether a person is to be asked about a call."""
         known = self._places.get(self._begun[id(step)][1])
         if known is None:
-            return step.requires_confirmation
+            return _needs(step) is not None
         call = self.state.calls[known]
         return call.waits or (call.in_doubt and self._way(step) == "ask")
 
@@ -224,17 +228,17 @@ class FunctionSteps:
 
     def _admit(self, step: CallStep, made: ToolCall) -> int:
         """Add a call that is not known to the turn, and return where it stands."""
-        asks = step.requires_confirmation
+        needs = _needs(step)
         call = CallState(
             call=made,
             created_us=self.writer.journal.now_us,
             arguments=_read(made),
-            standing=Standing.CONFIRM if asks else Standing.DUE,
-            needs=Standing.CONFIRM if asks else None,
-            announced=asks,
+            standing=needs or Standing.DUE,
+            needs=needs,
+            announced=needs is not None,
             place=self._place(),
         )
-        if asks:
+        if needs is not None:
             self.writer.note(ToolCallStarted(tool_execution(call)))
         index = self._places[made.id] = len(self.state.calls)
         self.state = evolve(self.state, calls=(*self.state.calls, call))
@@ -270,7 +274,7 @@ class FunctionSteps:
         """Note what became of a call."""
         execution = tool_execution(call)
         self._note(call, encode_own(call))
-        if call.started_us is None:  # a person refused it: that is in the log already
+        if call.started_us is None:  # what a person said of it is in the log already
             return call
         self.writer.note(ToolCallCompleted(call_sentence(call), execution))
         if call.failed:
@@ -295,6 +299,7 @@ class FunctionSteps:
     def _begin_model(self, step: ModelStep) -> None:
         self.writer.heard.clear()
         known = self._answers.get(self._begun[id(step)][1])
+        self.told = bool(known)
         if known:
             answer = known.pop(0)
             self._known.discard(answer.place)
@@ -378,6 +383,13 @@ def _name(step: Step) -> str:
     return storable(str(step.name if isinstance(step, CallStep) else getattr(step, "model", "")))
 
 
+def _needs(step: CallStep) -> Standing | None:
+    """Return what a call waits for before it is made; None where it is made at once."""
+    if step.external_execution:
+        return Standing.EXTERNAL
+    return Standing.CONFIRM if step.requires_confirmation else None
+
+
 def _arguments(step: CallStep) -> str:
     text = _render(step, step.arguments)
     if not is_object(parse_json(text.encode())):
@@ -406,6 +418,9 @@ def _render(step: Step, value: Any) -> str:
         raise _Refused(Stopped("run_failed", _NO_JSON.format(_name(step), type(value).__name__)))
     if len(text) > MAX_OUTCOME:
         raise StepTooLarge(START, _name(step), len(text))
-    if not isinstance(value, str) and isinstance(bad := parse_json(text.encode()), BadJson):
+    if isinstance(value, str):
+        return text
+    text = _ZERO.sub("\\1\ufffd", text)
+    if isinstance(bad := parse_json(text.encode()), BadJson):
         raise _Refused(Stopped("run_failed", _NO_JSON.format(_name(step), bad.reason)))
     return text

@@ -303,7 +303,7 @@ class FunctionTurn:
             raise _Over(Stopped("too_large", _LONG))
         else:
             self._value = storable(content)
-            if not self.writer.heard:
+            if not self.writer.heard and (self._steps is None or not self._steps.told):
                 self._hear(content)
 
     def _hear(self, text: str) -> None:

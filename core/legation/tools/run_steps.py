@@ -31,6 +31,7 @@ class CallStep:
         again: Whether a call that a crash interrupted may be made again: `never`, `safe`, or with
             the same `key`.
         requires_confirmation: The run pauses before the call, until a person agrees.
+        external_execution: The run pauses until the client has supplied the result.
         done: It is over, and is not made again: read `result`.
         result: What came of it, as JSON has it.
         failed: Whether that is an error, in words; a person's refusal is one.
@@ -44,6 +45,7 @@ class CallStep:
     id: str = ""
     again: Again = field(default="never", kw_only=True)
     requires_confirmation: bool = field(default=False, kw_only=True)
+    external_execution: bool = field(default=False, kw_only=True)
     done: bool = field(default=False, init=False)
     result: Any = field(default=None, init=False)
     failed: bool = field(default=False, init=False)

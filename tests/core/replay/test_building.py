@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
+from collections.abc import AsyncIterator
 from typing import Any, Final
 
 import pytest
 from attrs import evolve
 
-from legation import Agent, Platform, Run, Team, tool
+from legation import Agent, CallStep, ModelStep, Platform, Run, Team, tool
 from legation.config import Mode
 from legation.effects import Transact
 from legation.models.conversation import ModelFailed, Prompt
@@ -55,6 +56,16 @@ def count(run: Run[Any, Any], by: int) -> str:
 NO_STEPS = "The run cannot be recorded: its steps are not kept any more, or its release kept none"
 
 
+async def take_steps(message: str) -> AsyncIterator[Any]:
+    """Ask a model, and book."""
+    plan, reserve = ModelStep("m"), CallStep("reserve")
+    yield plan
+    yield plan.answered({"room": 7})
+    yield reserve
+    yield reserve.returned(7)
+    yield "Booked."
+
+
 def say_alone(message: str) -> dict[str, str]:
     """Answer without a model."""
     if message == "break":
@@ -73,6 +84,7 @@ def host(*script: Any, member: tuple[Any, ...] = ("Yes.",), mode: Mode = "coordi
             Agent(id="shaped", model=says, output_schema=schema),
             Agent(id="clerk", model=ScriptedModel(member), tools=tools),
             Agent(id="alone", run=say_alone),
+            Agent(id="steps", run=take_steps),
         ],
         teams=[
             Team(id="desk", members=["clerk", "alone"], mode=mode, model=says),
@@ -195,6 +207,15 @@ def test_a_function_is_one_step() -> None:
     assert step.error is not None
     assert step.error["type"] == "run_failed"
     assert (failed.end, failed.output["error_type"]) == ("ERROR", "run_failed")
+
+
+def test_a_function_is_one_step_whatever_steps_it_took() -> None:
+    with Client(host()) as client:
+        run_id = client.run("steps", "Hello", session_id="s1")["run_id"]
+        recording = record(client, run_id)
+
+    assert places(recording) == ["0 start", "1 function"]
+    assert recording.steps[1].outcome == {"content": "Booked."}
 
 
 @pytest.mark.parametrize("mode", ["coordinate", "route", "collaborate"])

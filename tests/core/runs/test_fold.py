@@ -12,10 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from legation.config import Mode
-from legation.models.conversation import Message, ToolCall
+from legation.models.conversation import Message, ToolCall, Usage
 from legation.runs.fold import RunRecord, find_last, fold
 from legation.runs.ids import member_run_id
-from legation.runs.turn_state import CallState, MemberState, ModelTurn, TurnState, load
+from legation.runs.step_outcomes import encode_answer, encode_outcome, encode_own
+from legation.runs.turn_state import (
+    CallState,
+    MemberState,
+    ModelTurn,
+    Standing,
+    TurnState,
+    dump,
+    load,
+)
 from legation.store.steps import Step, StepKind
 
 from .turn_kit import Batch, Script, World, host, last_words, play_out
@@ -280,6 +289,7 @@ def test_a_member_that_went_on_after_a_crash_has_not_worked_in_between() -> None
         ((), ("1", "the model")),
         ((step("0", StepKind.START, 1, 1, 1),), ("1", "the model")),
         ((step("9", StepKind.MODEL, 5, 6, 1),), ("10", "x")),
+        ((step("2.1/0.9", StepKind.MODEL, 5, 6, 1),), ("2.1/0.10", "x")),
         ((step("9", StepKind.MODEL, 5, 6, 1), step("9.1", StepKind.CALL, 7, 8, 1)), ("10", "x")),
         (
             (step("2", StepKind.MODEL, 5, 6, 1), step("2.1", StepKind.CALL, 7, None, 1)),
@@ -300,3 +310,72 @@ def test_where_a_run_stands_is_the_step_that_began_last_or_the_next_answer(
 ) -> None:
     assert find_last(steps) == last
     assert find_last(steps[::-1]) == last
+
+
+# --- functions ----------------------------------------------------------------------------------
+
+SAID = (ModelTurn(Message("user", "go"), 0),)
+
+
+def answer_step(number: int, key: str = "", seconds: float | None = None) -> Step:
+    place, cost = f"0.{number}", Usage(1, 2)
+    outcome = encode_outcome(place, "m", encode_answer(key, {"n": number}, cost, seconds))
+    return Step(place, StepKind.MODEL, "m", number, number + 1, outcome)
+
+
+def own_call(number: int, **more: Any) -> CallState:
+    made = ToolCall(f"c{number}", "pay", '{"n":1}')
+    started = {"created_us": number, "started_us": number, "announced": True, **more}
+    return CallState(call=made, arguments={"n": 1}, place=f"0.{number}", **started)
+
+
+def call_step(number: int, done: CallState | None = None) -> Step:
+    place, outcome = f"0.{number}", None
+    if done is not None:
+        outcome = encode_outcome(place, "pay", encode_own(done))
+    ended_us = None if done is None else number + 1
+    return Step(place, StepKind.CALL, f"pay #c{number}", number, ended_us, outcome)
+
+
+def fold_steps(base: TurnState, *steps: Step) -> TurnState:
+    return fold(RunRecord("r", 0, {step.place: step for step in steps}), "", base)
+
+
+def test_steps_of_a_function_are_answers_and_calls() -> None:
+    done = evolve(own_call(2), ended_us=3).with_result('{"a":1}')
+    done = evolve(done, structured=True)
+    steps = (answer_step(1), call_step(2, done), answer_step(3, "b", 1.5), call_step(4))
+    state = fold_steps(TurnState(said=SAID), *steps)
+
+    assert [(one.place, one.key, one.answer) for one in state.recorded] == [
+        ("0.1", "", {"n": 1}),
+        ("0.3", "b", {"n": 3}),
+    ]
+    assert (state.rounds, state.usage, state.first_seconds) == (2, Usage(2, 4), 1.5)
+    begun = own_call(4, in_doubt=True)
+    assert state.calls == (done, evolve(begun, call=ToolCall("c4", "pay", "{}"), arguments={}))
+    assert state.of_function
+    assert load(json.loads(json.dumps(dump(state)))) == state
+    assert fold_steps(state, *steps) == state
+
+
+def test_what_a_function_waited_for_is_known_beside_its_steps() -> None:
+    asked = {"needs": Standing.CONFIRM, "confirmed": True, "note": "so", "started_us": None}
+    told = evolve(own_call(3).with_result("no", failed=True), confirmed=False)
+    base = TurnState(said=SAID, calls=(own_call(1, **asked), own_call(2, **asked), told))
+    done = evolve(own_call(2), ended_us=3).with_result("ok")
+    state = fold_steps(base, call_step(1), call_step(2, done), call_step(3, told))
+
+    first, second, third = state.calls
+    assert first == own_call(1, **{**asked, "started_us": 1}, in_doubt=True)
+    assert second == evolve(done, needs=Standing.CONFIRM, confirmed=True, note="so")
+    assert third == evolve(told, ended_us=4)
+
+
+def test_call_of_the_name_of_its_id_and_arguments_that_nobody_can_read() -> None:
+    outcome = encode_outcome("0.1", "pay", {"result": "x", "arguments": "[1]"})
+    (call,) = fold_steps(
+        TurnState(said=SAID), Step("0.1", StepKind.CALL, "pay", 1, 2, outcome)
+    ).calls
+
+    assert (call.call, call.arguments) == (ToolCall("pay", "pay", "[1]"), {})

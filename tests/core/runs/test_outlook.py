@@ -553,6 +553,26 @@ def test_a_function_that_a_person_was_asked_about_waits_or_goes_on(
     assert remarks(office.look(FUNCTION)) == (waits if standing is Standing.CONFIRM else [])
 
 
+@pytest.mark.parametrize(
+    ("standing", "agent", "found"),
+    [
+        (Standing.CONFIRM, FUNCTION, [(Outcome.GOES_ON, "in_doubt", "0.1")]),
+        (Standing.DUE, FUNCTION, [(Outcome.GOES_ON, "in_doubt", "0.1")]),
+        (Standing.DUE, evolve(FUNCTION, in_doubt="end"), [(Outcome.ENDS, "in_doubt", "0.1")]),
+        (Standing.DONE, FUNCTION, []),
+    ],
+    ids=["asked about", "ask", "end", "done"],
+)
+def test_a_call_that_a_function_makes_may_be_in_doubt(
+    office: Office, standing: Standing, agent: Agent, found: list[Any]
+) -> None:
+    doubt = standing is not Standing.DONE
+    own = evolve(call_of("pay", standing=standing), place="0.1", in_doubt=doubt)
+    office.pause(office.start(), evolve(waiting(own), rounds=0))
+
+    assert remarks(office.look(agent)) == found
+
+
 def test_an_agent_that_became_a_function_begins_again(office: Office) -> None:
     office.pause(office.start(), waiting(call_of("delete", standing=Standing.CONFIRM)))
 
