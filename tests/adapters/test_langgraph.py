@@ -231,7 +231,7 @@ def test_text_is_streamed_in_events_of_ours(kind: str) -> None:
 def test_no_call_is_made_twice_at_any_crash(kind: str) -> None:
     trials = crash(lambda called: desk(kind, called, *WHOLE), "all is done", every=EVERY)
 
-    assert trials.points > 4
+    assert trials.points > 2
 
 
 def test_no_node_is_executed_twice_at_any_crash() -> None:
