@@ -50,6 +50,9 @@ EXCUSED: Final = (
     "core/legation/channels/markup.py:normalizeLink*",  # override those of markdown-it's parser ...
     "core/legation/channels/markup.py:validateLink",  # ... as this
     "core/legation/values.py:__*__",  # methods that a class is given
+    "frontends/legation_adapters/langgraph.py:on_llm_*",  # override LangChain's callbacks ...
+    "frontends/legation_adapters/langgraph.py:run_inline",  # ... and say on which thread
+    "frontends/legation_adapters/openai_agents.py:on_invoke_tool",  # a field of the SDK's tools
     "frontends/legation_cli/users.py:erase",  # a command of click's
     "frontends/legation_cli/main.py:color",  # a setting of click's context
     "frontends/legation_host/hints.py:nonblocking",  # a setting of a libpq connection

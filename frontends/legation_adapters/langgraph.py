@@ -23,6 +23,7 @@ from legation import Agent, ToolError
 from legation.tools.accepted import is_array, is_object
 
 from .frameworks import load
+from .ids import make_id
 from .recorder import Approval, Recorder, ToolFailed, Usage, host
 
 __all__ = ["hosted"]
@@ -105,11 +106,9 @@ def hosted(  # noqa: PLR0913  every one but the graph is named at the call
     )
     hosting.saver = _memory.InMemorySaver()
     hosting.graph = hosting.wrap(compiled).copy({"checkpointer": hosting.saver})
-    return Agent(id=id or _slug(title), name=title, run=host(hosting.run), again="safe", **settings)
-
-
-def _slug(name: str) -> str:
-    return "-".join("".join(c if c.isalnum() else " " for c in name.lower()).split()) or "graph"
+    return Agent(
+        id=id or make_id(title), name=title, run=host(hosting.run), again="safe", **settings
+    )
 
 
 def _give(recorder: Recorder) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from legation import Agent, ToolError
 from legation.tools.accepted import is_array, is_object
 
 from .frameworks import load
+from .ids import make_id
 from .recorder import Asked, Recorder, ToolFailed, Usage, host
 
 __all__ = ["hosted"]
@@ -105,16 +106,12 @@ def hosted(  # noqa: PLR0913  every one but the agent is named at the call
         agent, context, run_config, max_turns, stream, tracing, frozenset(idempotent)
     )
     return Agent(
-        id=id or _slug(agent.name),
+        id=id or make_id(agent.name),
         name=name or agent.name,
         run=host(hosting.run),
         again="safe",
         **settings,
     )
-
-
-def _slug(name: str) -> str:
-    return "-".join("".join(c if c.isalnum() else " " for c in name.lower()).split()) or "agent"
 
 
 def _find_faults(root: Any) -> Iterator[str]:
