@@ -244,7 +244,7 @@ class _Conversation:
                     yield from self._refuse(f"a line has at most {limit} characters")
                     lines = []
                     continue
-                case str():
+                case _:
                     pass
             if len("\n".join([*lines, line])) > _MOST_CHARACTERS:
                 yield from self._refuse(f"a message has at most {_MOST_CHARACTERS} characters")

@@ -69,6 +69,13 @@ def test_events_come_with_their_ids_and_then_the_end() -> None:
         ]
 
 
+def test_stream_that_is_cut_within_a_chunk_has_ended() -> None:
+    chunked = SSE.replace(b"\r\n\r\n", b"\r\ntransfer-encoding: chunked\r\n\r\n")
+    with linked(chunked + b"%x\r\n%s\r\n" % (len(ONE), ONE) + b"ff\r\ndata") as (link, _):
+        assert link.open(GET) is None
+        assert [link.next(), link.next()] == [Event("RunStarted", {"run_id": "r"}, "r:1"), Ended()]
+
+
 @pytest.mark.parametrize("data", [b"[]", b"nonsense", b"[" * 100_000, b"\xff"])
 def test_data_that_is_no_object_counts_as_an_empty_one(data: bytes) -> None:
     with linked(SSE + b"event: a\ndata: " + data + b"\n\n") as (link, _):
