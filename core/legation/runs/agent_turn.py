@@ -219,7 +219,7 @@ class Turn:
         try:
             if self.fallback:
                 order = (self.model, *self.fallback)
-                ask = ask_in_order(order, request, self._prompt, writer)
+                ask = ask_in_order(order, request, self._prompt, writer, self._count_failure)
                 answer = yield from call_in_turn(writer.journal, ask)
                 reply, model = answer.reply, answer.model
             else:

@@ -40,6 +40,7 @@ def ask_in_order(
     request: ModelRequestStarted,
     make_prompt: Callable[[ModelProtocol], Prompt],
     writer: EventWriter,
+    count: Callable[[Usage], None],
 ) -> Program[Answer]:
     """Return the answer of the first of `models` that gives one.
 
@@ -48,9 +49,10 @@ def ask_in_order(
         request: The event of the request, which is noted anew for each further model.
         make_prompt: Returns what a model is asked, with the files that it takes.
         writer: The event writer of the run.
+        count: Takes what the others have used, where the last one fails.
 
     Raises:
-        ModelFailed: That of the last one that was asked, with the usage of all.
+        ModelFailed: That of the last one that was asked, with its own usage.
     """
     spent, number, last = Usage(), 0, len(models) - 1
     while True:
@@ -61,10 +63,11 @@ def ask_in_order(
             outcome = yield from _ask(model, prompt, listener)
             if isinstance(outcome, Reply):
                 return Answer(evolve(outcome, usage=spent.plus(outcome.usage)), model)
-            spent, reason = spent.plus(outcome.usage), outcome.reason
+            reason = outcome.reason
             if number == last or reason in _ANSWERED or (listener.heard and writer.streamed):
-                outcome.usage = spent
+                count(spent)
                 raise outcome
+            spent = spent.plus(outcome.usage)
         number += 1
         yield from _log(writer, model, reason, models[number])
         asked = {"model": models[number].id, "model_provider": models[number].provider}
