@@ -162,9 +162,9 @@ def _write_line(answer: Mapping[str, Any]) -> str:
     return f"{storable(json.dumps(answer, ensure_ascii=False, sort_keys=True))}\n"
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Return a part of a prompt as JSON; what is empty is left out, so that a part may be added."""
-    kind: Any = type(value)
+    kind = type(value)
     if has(kind):
         parts = {one.name: getattr(value, one.name) for one in fields(kind)}
         return {name: _plain(one) for name, one in parts.items() if one not in _EMPTY}

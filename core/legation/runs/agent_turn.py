@@ -237,14 +237,16 @@ class Turn:
         model, prompt = self.model, self._prompt
         try:
             if self.fallback:
-                ask = ask_in_order((model, *self.fallback), request, prompt, writer)
+                order = (model, *self.fallback)
+                ask = ask_in_order(order, request, prompt, writer, self._count_failure)
                 answer = yield from call_in_turn(writer.journal, ask)
                 reply, model = answer.reply, answer.model
             else:
                 call = model.respond(prompt(model), writer)
                 reply = yield from call_in_turn(writer.journal, call)
         except ModelFailed as error:
-            self._count_failure(error.usage)
+            if error.usage.total_tokens and not self.fallback:
+                self._count_failure(writer.journal.price(model, error.usage))
             raise
         self._answered_by = model
         now_us = writer.journal.now_us = yield from Now()
@@ -275,15 +277,9 @@ class Turn:
         return reply
 
     def _count_failure(self, usage: Usage) -> None:
-        """Count what a request without an answer has used: its provider asks to be paid for it.
-
-        Of several models, each has had its price.
-        """
-        if usage.total_tokens:
-            if not self.fallback:
-                usage = self.writer.journal.price(self.model, usage)
-            self.state = evolve(self.state, usage=self.state.usage.plus(usage))
-            self.writer.journal.count(usage)
+        """Count what requests without an answer have used: their providers ask to be paid."""
+        self.state = evolve(self.state, usage=self.state.usage.plus(usage))
+        self.writer.journal.count(usage)
 
     def _note_answer(self, outcome: Mapping[str, Any]) -> None:
         place, model = str(self.state.rounds), self._answered_by or self.model

@@ -43,6 +43,7 @@ def ask_in_order(
     request: ModelRequestStarted,
     make_prompt: Callable[[ModelProtocol], Prompt],
     writer: EventWriter,
+    count: Callable[[Usage], None],
 ) -> Program[Answer]:
     """Return the answer of the first of `models` that gives one.
 
@@ -51,9 +52,10 @@ def ask_in_order(
         request: The event of the request, which is noted anew for each further model.
         make_prompt: Returns what a model is asked, with the files that it takes.
         writer: The event writer of the run.
+        count: Takes what all have used, with its price, where none gives an answer.
 
     Raises:
-        ModelFailed: That of the last one that was asked, with the usage of all.
+        ModelFailed: That of the last one that was asked.
     """
     spent, number, last = Usage(), 0, len(models) - 1
     while True:
@@ -66,8 +68,9 @@ def ask_in_order(
                 spent = spent.plus(writer.journal.price(model, outcome.usage))
             if isinstance(outcome, Reply):
                 return Answer(evolve(outcome, usage=spent), model)
-            reason, outcome.usage = outcome.reason, spent
+            reason = outcome.reason
             if number == last or reason in _ANSWERED or (listener.heard and writer.shows):
+                count(spent)
                 raise outcome
         number += 1
         yield from _log(writer, model, reason, models[number])

@@ -181,7 +181,7 @@ def order(*models: ModelProtocol, streamed: bool = False) -> tuple[Journal, Prog
     journal = Journal("main", RUN, "n", 0)
     writer = EventWriter(journal, EventOrigin(RUN, "A"), streamed=streamed)
     request = ModelRequestStarted(models[0].id, models[0].provider, "r.1")
-    return journal, ask_in_order(models, request, lambda _: Prompt(()), writer)
+    return journal, ask_in_order(models, request, lambda _: Prompt(()), writer, lambda _: None)
 
 
 def replaced_by(first: str, other: str, reason: str = "broken") -> Log:
@@ -190,16 +190,15 @@ def replaced_by(first: str, other: str, reason: str = "broken") -> Log:
 
 
 def test_cost_is_counted_where_all_fail() -> None:
-    models = [Counted(name, Usage(5, 2), fails=True) for name in ("one", "two")]
-    with Client(agent(*models)) as client:
-        assert client.run("a", "Hello").error_type == "model_broken"
-        (finish,) = [
-            one.effect.unit
-            for one in client.effects
-            if isinstance(one.effect, Transact) and isinstance(one.effect.unit, FinishRun)
+    first, second = Counted("one", Usage(5, 2), fails=True), model("two", LIMITED, LIMITED)
+    with Client(agent(first, second)) as client:
+        for _ in range(2):  # the script raises the same error again
+            assert client.run("a", "Hello").error_type == "model_rate_limited"
+        ends: list[Any] = [
+            one.effect.unit for one in client.effects if isinstance(one.effect, Transact)
         ]
 
-    assert finish.tokens == 14
+    assert [unit.tokens for unit in ends if isinstance(unit, FinishRun)] == [7, 7]
 
 
 def test_cost_of_a_failure_is_of_the_budget_of_the_day() -> None:
