@@ -16,6 +16,7 @@ from legation import (
 )
 from legation.config import structure
 from legation.http.refusals import Fault
+from legation.models.conversation import ModelProtocol, Usage
 from legation.money import SENTENCE
 from legation_testing import ScriptedModel
 
@@ -23,15 +24,24 @@ SMALL: Final = ModelPrice(input="0.15", output="0.60")
 BUDGET: Final = PlatformLimits(cost_per_day="2.50")
 
 
+def answer(message: str) -> str:
+    return message
+
+
+def five(model: ModelProtocol, usage: Usage, now_us: int) -> int:
+    return 5
+
+
 def platform(**options: Any) -> Platform:
     agents = (
         Agent(id="a", model=ScriptedModel([], id="known")),
         Agent(id="b", model=ScriptedModel([], id="unknown")),
-        Agent(id="c", run=lambda message: message),
+        Agent(id="c", run=answer),
         Agent(id="d"),
     )
     teams = (Team(id="t", members=("a",), model=ScriptedModel([], id="unknown")),)
-    return Platform(**{"agents": agents, "teams": teams, **options})
+    given: dict[str, Any] = {"agents": agents, "teams": teams, **options}
+    return Platform(**given)
 
 
 def faults_of(**options: Any) -> list[tuple[str, str]]:
@@ -86,7 +96,7 @@ def test_a_model_that_a_budget_would_not_count_is_a_fault(
 
 
 def test_a_budget_of_priced_models_is_taken() -> None:
-    prices = Prices(models={"known": SMALL}, source=lambda *_: 5)
+    prices = Prices(models={"known": SMALL}, source=five)
 
     assert platform(prices=prices, limits=BUDGET).find_unpriced() == ()
 
@@ -110,7 +120,7 @@ def test_what_is_no_price_and_no_source_is_a_fault_and_no_model_is_named_for_it(
 @pytest.mark.parametrize("amount", ["-1", "NaN", "10" * 30, "2,50", ""])
 def test_a_budget_that_is_no_amount_is_a_fault(amount: str) -> None:
     assert ("limits.cost_per_day", SENTENCE) in faults_of(
-        limits=PlatformLimits(cost_per_day=amount), prices=Prices(source=lambda *_: 5)
+        limits=PlatformLimits(cost_per_day=amount), prices=Prices(source=five)
     )
 
 

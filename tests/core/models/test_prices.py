@@ -6,13 +6,29 @@ import pytest
 
 from legation.models.conversation import ModelProtocol, Usage
 from legation.models.echo import Echo
-from legation.models.prices import ModelPrice, PriceList, find_price_faults, make_price_list
+from legation.models.prices import (
+    ModelPrice,
+    PriceList,
+    PriceSource,
+    find_price_faults,
+    make_price_list,
+)
 from legation.money import MOST_NANO, SENTENCE
 from legation_testing import ScriptedModel
 
 SMALL: Final = ModelPrice(input="0.15", output="0.60", cached="0.075")
 LARGE: Final = ModelPrice(input="3", output="15", cached="0.30", cache_write="3.75", reasoning="20")
 MODEL: Final = ScriptedModel([], id="m")
+
+
+def source_of(cost: Any) -> PriceSource:
+    """Return a source that says `cost` of everything."""
+
+    def source(model: ModelProtocol, usage: Usage, now_us: int) -> int | None:
+        found: int | None = cost
+        return found
+
+    return source
 
 
 def price(one: ModelPrice, usage: Usage) -> int | None:
@@ -68,12 +84,12 @@ def test_what_echoes_costs_nothing_unless_it_has_a_price() -> None:
 @pytest.mark.parametrize("cost", [-1, 0.5, float("nan"), "1", True, ["1"]])
 def test_a_source_that_gives_no_amount_is_an_error(cost: Any) -> None:
     with pytest.raises(ValueError, match="no number of nano-USD"):
-        PriceList(source=lambda *_: cost).price(MODEL, Usage(1), 0)
-    assert not PriceList(source=lambda *_: cost).knows(MODEL)
+        PriceList(source=source_of(cost)).price(MODEL, Usage(1), 0)
+    assert not PriceList(source=source_of(cost)).knows(MODEL)
 
 
 def test_an_amount_beyond_all_measure_is_the_most_there_is() -> None:
-    assert PriceList(source=lambda *_: 10**30).price(MODEL, Usage(1), 0) == MOST_NANO
+    assert PriceList(source=source_of(10**30)).price(MODEL, Usage(1), 0) == MOST_NANO
 
 
 @pytest.mark.parametrize("amount", ["-1", "NaN", "1" + "0" * 30, "inf", "", "1e3"])

@@ -21,6 +21,7 @@ from legation.effects import Program
 from legation.models.conversation import (
     Listener,
     ModelFailed,
+    ModelProtocol,
     Prompt,
     Reply,
     Usage,
@@ -245,7 +246,10 @@ def test_a_request_without_an_answer_is_paid_for_as_far_as_its_usage_is_known() 
 
 
 def test_a_source_that_gives_nonsense_fails_the_run_with_an_incident() -> None:
-    with Client(desk(Prices(source=lambda *_: -1)), raise_errors=False) as client:
+    def source(model: ModelProtocol, usage: Usage, now_us: int) -> int:
+        return -1
+
+    with Client(desk(Prices(source=source)), raise_errors=False) as client:
         run = ask(client).json()
         (logged,) = [dict(log.fields) for log in client.logs if log.event == "run_failed"]
 
