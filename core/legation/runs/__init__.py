@@ -10,6 +10,7 @@ The modules, in the order of a run's life:
 * `agent_turn`, `team_turn` and `function_turn` take it, `function_steps` are what a function does
   once, `model_places` lets a call of a model wait for its place, `model_order` asks the next model
   where one fails, and `tool_calls` calls the tools;
+* `guarding` asks the guards around them, and `guarded_tools` admits calls as these said;
 * `given` is what came with its request, `contexts` give that and the state of the session to
   functions, and `state_writer` keeps what they write;
 * `step_outcomes` is how its steps are stored, `run_record` reads them after a crash, and `fold`

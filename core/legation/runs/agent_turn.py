@@ -227,18 +227,17 @@ class Turn:
         if guards is not None:
             self.state = yield from guards.prepare(self.state)
         message_id = f"{writer.origin.run.run_id}.{len(self.state.said) + 1}"
-        again = True if self._again else ABSENT
+        again, self._again = True if self._again else ABSENT, False
         request = ModelRequestStarted(self.model.id, self.model.provider, message_id, again)
         writer.note_request(request)
-        self._again = False
         if self.state.calls or self.state.corrected:
             yield from writer.settle()
         asked_us = self._asked_us = writer.journal.now_us
         model, prompt = self.model, self._prompt
         try:
             if self.fallback:
-                order = (model, *self.fallback)
-                ask = ask_in_order(order, request, prompt, writer, self._count_failure)
+                count = self._count_failure
+                ask = ask_in_order((model, *self.fallback), request, prompt, writer, count)
                 answer = yield from call_in_turn(writer.journal, ask)
                 reply, model = answer.reply, answer.model
             else:

@@ -78,7 +78,7 @@ HOSTILE = ("a@", "a.", "1", "1 ", "12 ", "DE12 ", "DE89", "+1", "sk-", "(555) ",
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_a_hostile_text_is_searched(piece: str) -> None:
     """It would take hours where one search had a cost that grows as the square."""
-    text = piece * ((1 << 18) // len(piece))
+    text = piece * ((1 << 16) // len(piece))
 
     left = redact(text, ALL, ["a" * 199 + "b"])
 
