@@ -62,8 +62,8 @@ _TASKS: Final = (
     " a run; the modes coordinate, route and broadcast can"
 )
 _WAITS: Final = (
-    "{} waits for input or a result of the user (requires_user_input, external_execution), which a"
-    " hosted agent cannot have; requires_confirmation can be had"
+    "{} waits for input of the user (requires_user_input), which a hosted agent cannot have;"
+    " requires_confirmation and external_execution can be had"
 )
 _WRONG: Final = "{}: must be an Agent or a Team of agno, not {}"
 

@@ -194,6 +194,24 @@ def test_run_pauses_for_a_person_and_goes_on(
     assert len(model.seen) - asked_before == 2
 
 
+def test_client_executes_a_tool_and_brings_its_result(model: AgnoModel) -> None:
+    def pay(amount: int) -> str:
+        """Pay."""
+        made["pay"] += 1
+        return ""
+
+    model.answer = calls(call("c1", "look", city="Oslo"), call("c2", "pay", amount=3))
+
+    with client(clerk(model, tools=[look, tools.tool(external_execution=True)(pay)])) as asked:
+        paused = asked.run("clerk", "Pay")
+        (needed,) = paused["requirements"]
+        assert needed["tool_execution"]["external_execution_required"] is True
+        run = asked.go_on(paused, result="paid in cash")
+
+    assert (run.status, run.content) == ("COMPLETED", "One moment. It is: paid in cash")
+    assert made == {"look": 1}
+
+
 def test_history_of_the_session_is_told_as_far_as_the_agent_wants_it(model: AgnoModel) -> None:
     model.answer = lambda _: Said(("Yes",))
 
@@ -522,8 +540,8 @@ def test_what_cannot_be_hosted_is_refused(model: AgnoModel) -> None:
         (agno.Agent(model=asks(model)), "agent: needs an id or a name"),
         (away, "agent: must be an Agent or a Team of agno, not RemoteAgent"),
         (
-            clerk(model, tools=[tools.tool(external_execution=True)(pay)]),
-            "agent.tools: pay waits for input or a result of the user",
+            clerk(model, tools=[tools.tool(requires_user_input=True)(pay)]),
+            "agent.tools: pay waits for input of the user",
         ),
         (desk(model, mode="tasks"), "agent.mode: a team in the mode `tasks` cannot be hosted"),
         (
