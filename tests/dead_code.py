@@ -50,6 +50,9 @@ EXCUSED: Final = (
     "core/legation/channels/markup.py:normalizeLink*",  # override those of markdown-it's parser ...
     "core/legation/channels/markup.py:validateLink",  # ... as this
     "core/legation/values.py:__*__",  # methods that a class is given
+    "frontends/legation_adapters/pydantic_ai.py:get_wrapper_model",  # override those of ...
+    "frontends/legation_adapters/pydantic_ai.py:wrap_tool_execute",  # ... the framework's ...
+    "frontends/legation_adapters/pydantic_ai.py:handle_deferred_tool_calls",  # ... capability
     "frontends/legation_cli/users.py:erase",  # a command of click's
     "frontends/legation_cli/main.py:color",  # a setting of click's context
     "frontends/legation_host/hints.py:nonblocking",  # a setting of a libpq connection

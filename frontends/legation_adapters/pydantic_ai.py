@@ -20,7 +20,7 @@ __all__ = ["hosted"]
 
 _EXTRA: Final = "pydantic-ai"
 
-ai: Final = load("pydantic_ai", _EXTRA)
+load("pydantic_ai", _EXTRA)  # says what is missing
 _capabilities: Final = load("pydantic_ai.capabilities", _EXTRA)
 _exceptions: Final = load("pydantic_ai.exceptions", _EXTRA)
 _messages: Final = load("pydantic_ai.messages", _EXTRA)
@@ -221,10 +221,12 @@ async def _mark_outcome(working: Any) -> Any:
     """Return what came of a tool as JSON, with a mark where it is no plain value."""
     try:
         result = await working
-    except _exceptions.ModelRetry as retry:
-        return {_MARK: "retry", "message": retry.message}
-    except _exceptions.ToolFailed as failed:
-        return {_MARK: "failed", "message": failed.message}
+    except (_exceptions.ModelRetry, _exceptions.ToolRetryError) as retry:
+        return {_MARK: "retry", "message": _find_message(retry)}
+    except (_exceptions.ToolFailed, _exceptions.ToolFailedError) as failed:
+        return {_MARK: "failed", "message": _find_message(failed)}
+    except _exceptions.SkipToolExecution as skipped:
+        result = skipped.result
     except _exceptions.ApprovalRequired as required:
         return {_MARK: "approval", "metadata": _core.to_jsonable_python(required.metadata)}
     except _exceptions.CallDeferred as deferred:
@@ -236,6 +238,13 @@ async def _mark_outcome(working: Any) -> Any:
     if content != plain or (isinstance(plain, dict) and _MARK in plain):
         return {_MARK: "content", "value": content}
     return plain
+
+
+def _find_message(error: Any) -> str:
+    """Return what the model is told by an error, which has it itself or in a part."""
+    part = getattr(error, "tool_retry", None) or getattr(error, "tool_failed", None)
+    message = getattr(error, "message", None) if part is None else part.content
+    return message if isinstance(message, str) else str(error)
 
 
 def _dump_content(result: Any) -> Any:
