@@ -25,7 +25,8 @@ from ..two_databases import IN_MEMORY, in_folder
 from .agno_model import AgnoModel, Messages, call
 
 agno: Any = pytest.importorskip("agno.agent", reason="nox -s adapters installs it")
-media: Any = pytest.importorskip("agno.media")
+sessions: Any = pytest.importorskip("agno.db.base")
+databases: Any = pytest.importorskip("agno.db.in_memory")
 openai: Any = pytest.importorskip("agno.models.openai")
 teams: Any = pytest.importorskip("agno.team")
 tools: Any = pytest.importorskip("agno.tools")
@@ -265,6 +266,28 @@ def test_state_that_a_tool_changed_outlives_a_pause(model: AgnoModel) -> None:
         run = asked.go_on(asked.run("clerk", "I am Ann, a room"), confirmed=True)
 
     assert run["session_state"] == {"visits": 1, "name": "Ann"}
+
+
+def test_memories_are_in_the_database_of_the_agent(model: AgnoModel) -> None:
+    def answer(messages: Messages) -> Item:
+        if "Memory Manager" not in str(messages[0]["content"]):
+            return Said(("known" if "It is Ann" in str(messages[0]["content"]) else "new",))
+        if messages[-1]["role"] == "user" and "I am" in str(messages[-1]["content"]):
+            return Said((), (call("m1", "add_memory", memory="It is Ann"),))
+        return Said(("stored",))
+
+    model.answer = answer
+    kept = databases.InMemoryDb()
+
+    with client(clerk(model, db=kept, update_memory_on_run=True)) as asked:
+        first = asked.run("clerk", "I am Ann", session_id="s1", user_id="ann")
+        later = asked.run("clerk", "Who am I?", session_id="s2", user_id="ann")
+        other = asked.run("clerk", "Who am I?", session_id="s3", user_id="bob")
+
+    assert [run.content for run in (first, later, other)] == ["new", "known", "new"]
+    assert [one["tool_name"] for one in first["tools"]] == ["add_memory"]
+    assert len(kept.get_user_memories(user_id="ann")) == 1
+    assert kept.get_sessions(session_type=sessions.SessionType.AGENT) == []
 
 
 def test_tool_that_fails_is_an_error_for_the_model(model: AgnoModel) -> None:
