@@ -259,8 +259,7 @@ class Turn:
             now_us = writer.journal.now_us
         said, calls, thoughts, seen = reply.content, reply.calls, reply.thoughts, reply.reasoning
         message = Message("assistant", said, calls=calls, thoughts=thoughts, reasoning=seen)
-        first_us = writer.first_us
-        seconds = None if first_us is None else (first_us - asked_us) / 1_000_000
+        seconds = None if (us := writer.first_us) is None else (us - asked_us) / 1_000_000
         self.state = self.state.with_reply(message, reply.usage, now_us, seconds)
         writer.journal.tokens += reply.usage.input_tokens + reply.usage.output_tokens
         if writer.journal.spending is not None:
