@@ -345,7 +345,7 @@ def take_two(prompt: Prompt, other: int) -> None: ...
 
 
 class Unsigned:
-    __signature__ = "none"
+    __signature__ = 3
 
     async def __call__(self, prompt: Prompt) -> str:
         raise AssertionError(prompt)
