@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from legation import Agent, Database, Platform, Summaries
+from legation import Agent, Database, Platform, PlatformLimits, Summaries
 from legation.models.conversation import Prompt, Reply, Usage
 from legation_testing import Client, ScriptedModel
 
@@ -34,10 +34,12 @@ class Scribe(ScriptedModel):
         return Reply(f"{made}{len(self.asked)}", Usage(7, 2)) if made == "S" else made
 
 
-def platform(model: ScriptedModel, **more: Any) -> Platform:
+def platform(model: ScriptedModel, limits: PlatformLimits | None = None, **more: Any) -> Platform:
     agent = {"history_runs": 2, "summaries": RULE, **more}
     return Platform(
-        databases=[Database("main", "sqlite://")], agents=[Agent(id="a", model=model, **agent)]
+        databases=[Database("main", "sqlite://")],
+        agents=[Agent(id="a", model=model, **agent)],
+        limits=limits or PlatformLimits(),
     )
 
 

@@ -6,13 +6,17 @@ import json
 from typing import Any
 
 import pytest
+from attrs import frozen
 
-from legation import Summaries, tool
-from legation.effects import Transact
-from legation.models.conversation import ModelFailed, Prompt, Reply, Usage
+from legation import PlatformLimits, Summaries, tool
+from legation.effects import Program, Transact
+from legation.models.conversation import Listener, ModelFailed, Prompt, Reply, Usage
 from legation.replay.recording import Recording, read_recording
-from legation.runs.summaries import MAX_TRANSCRIPT, find_older
+from legation.runs.event_writer import EventWriter, Journal
+from legation.runs.events import EventOrigin
+from legation.runs.summaries import MAX_TRANSCRIPT, find_older, summarize
 from legation.store.run_reads import RecentRuns
+from legation.store.run_rows import ClaimedRun
 from legation.store.summaries import StoreSummary
 from legation_testing import Client, call, crash_everywhere
 
@@ -218,18 +222,29 @@ def test_a_fork_is_told_the_same_summary() -> None:
 # --- crashes, copies and replays
 
 
-def make_scene() -> tuple[Client, Scribe]:
-    model = Scribe()
-    return Client(lambda: platform(model)), model
+@tool(again="safe")
+def look() -> str:
+    """Look."""
+    return "seen"
+
+
+class Looker(Scribe):
+    """A scribe that looks something up for each question behind the fifth."""
+
+    def _say(self, prompt: Prompt) -> Any:
+        if prompt.tools and prompt.messages[-1].content in ("q6", "q7"):
+            return Reply("", Usage(3, 1), (call("look"),))
+        return super()._say(prompt)
 
 
 @pytest.mark.enumeration
 def test_a_crash_anywhere_makes_no_summary_twice_that_is_stored() -> None:
-    scenes: list[Scribe] = []
+    scenes: list[Looker] = []
 
     def make() -> Client:
-        client, model = make_scene()
+        model = Looker()
         scenes.append(model)
+        client = Client(lambda: platform(model, tools=[look]))
         client.open()
         ask(client, 1, 5)
         return client
@@ -245,10 +260,67 @@ def test_a_crash_anywhere_makes_no_summary_twice_that_is_stored() -> None:
         assert len(model.asked) <= 2
         assert runs[-1]["status"] == "COMPLETED"
         assert questions(model.told[-1]) == [shown, "q4", "q5", "q6"]
-        assert runs[-1]["metrics"]["total_tokens"] == 20
+        assert runs[-1]["metrics"]["total_tokens"] == 9 + 4 + 11
 
-    tried = crash_everywhere(make, lambda client: ask(client, 6, 6), check)
+    tried = crash_everywhere(make, lambda client: ask(client, 6, 6), check, every=2)
     assert tried.points > 10
+
+
+def test_calls_of_tools_are_summarized_too() -> None:
+    model = Looker()
+    with Client(platform(model, tools=[look], history_runs=0)) as client:
+        ask(client, 3, 8)
+
+    assert "\nassistant called look: {}\ntool: seen\n" in model.asked[0].messages[-1].content
+
+
+@frozen
+class Aloud:
+    """A model that speaks and thinks on its way to a summary."""
+
+    id = name = "aloud"
+    provider = "Legation"
+
+    def respond(self, prompt: Prompt, listener: Listener) -> Program[Reply]:
+        """Answer in pieces."""
+        listener.listen()
+        listener.hear("so")
+        listener.think("hm")
+        yield from listener.settle()
+        return Reply("so")
+
+
+def test_nobody_hears_a_summary_as_it_is_made() -> None:
+    run = ClaimedRun("o", "s", "r", "agent", "a", "{}", 5, 1, 4)
+    writer = EventWriter(Journal("main", run, "n", 1), EventOrigin(run, "A"), streamed=True)
+    rule, told = Summaries(), ((3, json.dumps({"messages": [{"role": "system", "content": ""}]})),)
+    stored: list[Any] = []
+
+    def perform(effect: Any) -> Any:
+        stored.append(effect)
+        unit = effect.unit if isinstance(effect, Transact) else None
+        return unit.summary if isinstance(unit, StoreSummary) else 9
+
+    program = summarize(writer, rule, Aloud(), None, told, None)
+    effect = next(program)
+    with pytest.raises(StopIteration) as stop:
+        while True:
+            effect = program.send(perform(effect))
+    made, usage = stop.value.value
+    assert (made.text, made.run_no, usage) == ("so", 3, Usage())
+    assert writer.heard == []
+    assert writer.journal.pending == []
+
+
+def test_no_summary_is_made_beyond_the_tokens_of_the_day() -> None:
+    model = Scribe()
+    limits = PlatformLimits(tokens_per_day=1_000)
+    with Client(platform(model, limits)) as client:
+        ask(client, 1, 6)
+        (line,) = [dict(log.fields) for log in client.logs if log.event == "summary_failed"]
+
+    assert line["error"] == "the tokens of the day are used up"
+    assert model.asked == []
 
 
 def test_a_run_with_a_summary_is_recorded_and_replayed_with_it() -> None:
@@ -261,6 +333,12 @@ def test_a_run_with_a_summary_is_recorded_and_replayed_with_it() -> None:
         assert [m["role"] for m in recording.history] == ["system", *["user", "assistant"] * 2]
         again = take_again(recording, platform(model))
         assert again.divergences == ()
+        changed = take_again(recording, platform(model, summaries=None, history_tokens=9))
+        rule = '{"after_runs":4,"after_tokens":30000,"max_tokens":1000,"model":null}'
+        assert [one.sentence for one in changed.divergences] == [
+            "history_tokens was not set, and is 9",
+            f"summaries was {rule}, and is not set",
+        ]
 
         runs = client.get("/sessions/s/runs").json()
         client.delete(f"/sessions/s/runs/{runs[0]['run_id']}").expect_success()
