@@ -53,6 +53,9 @@ EXCUSED: Final = (
     "frontends/legation_adapters/langgraph.py:on_llm_*",  # override LangChain's callbacks ...
     "frontends/legation_adapters/langgraph.py:run_inline",  # ... and say on which thread
     "frontends/legation_adapters/openai_agents.py:on_invoke_tool",  # a field of the SDK's tools
+    "frontends/legation_adapters/pydantic_ai.py:get_wrapper_model",  # override those of ...
+    "frontends/legation_adapters/pydantic_ai.py:wrap_tool_execute",  # ... the framework's ...
+    "frontends/legation_adapters/pydantic_ai.py:handle_deferred_tool_calls",  # ... capability
     "frontends/legation_cli/users.py:erase",  # a command of click's
     "frontends/legation_cli/main.py:color",  # a setting of click's context
     "frontends/legation_host/hints.py:nonblocking",  # a setting of a libpq connection
@@ -71,10 +74,8 @@ EXCUSED: Final = (
     "frontends/legation_testing/client.py:stream_team",  # documented in docs/howto/testing.md
     "frontends/legation_testing/client.py:confirmation_note",  # a field of the answer to a run
     "frontends/legation_testing/pytest_storm.py:pytest_*",  # hooks that pytest calls
-    "frontends/legation_testing/tool_storm/world.py:override",  # as that of the client
     "frontends/legation_testing/run_events.py:*",  # the members of events: read by their names
     "frontends/legation_testing/run_results.py:*",  # the members of a run: read by their names
-    "frontends/legation_testing/client.py:override",  # a test gives a platform another model
     "frontends/legation_testing/clock.py:now_s",  # a test asserts when something happened
     "frontends/legation_testing/clock.py:set_forward",  # a test sets the clock of the wall
     "frontends/legation_testing/exchange.py:disconnect",  # a test leaves in the middle of a stream

@@ -113,7 +113,12 @@ def test_every_distribution_declared_is_imported() -> None:
 def test_every_module_says_what_is_public(path: Path) -> None:
     if not public(path) and path.name in {"__init__.py", "__main__.py"}:
         return
-    module = import_module(dotted(path))
+    try:
+        module = import_module(dotted(path))
+    except ImportError as missing:
+        if "pip install 'legation[" not in str(missing):
+            raise
+        pytest.skip(str(missing))  # a framework, which `nox -s adapters` installs
     said: list[str] = module.__all__
 
     assert len(said) == len(set(said))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
@@ -11,11 +12,13 @@ from typing import Any, Final
 import anyio
 import pytest
 
-from legation import Agent, ModelStep, Platform, Run
+from legation import Agent, CallStep, ModelStep, Platform, Run
+from legation.tools import StepEnd
+from legation_adapters.loop_thread import LOOP_THREAD
 from legation_testing import Client, crash_everywhere
 
 from ..providers.chat_completions import ChatCompletionsServer
-from ..providers.model_server import KEY, Hangs, Said, serving
+from ..providers.model_server import KEY, Said, serving
 from ..two_databases import IN_MEMORY
 
 ai: Any = pytest.importorskip("pydantic_ai", reason="nox -s adapters installs it")
@@ -36,7 +39,7 @@ def client_of(agent: Any, **more: Any) -> Client:
     return Client(lambda: Platform(databases=IN_MEMORY, agents=[adapter.hosted(agent, **more)]))
 
 
-def go_on(client: Client, run: dict[str, Any], *said: dict[str, Any]) -> dict[str, Any]:
+def go_on(client: Client, run: Any, *said: dict[str, Any]) -> dict[str, Any]:
     asked = [one["tool_execution"] for one in run["requirements"]]
     answers = [{**one, **more} for one, more in zip(asked, said, strict=True)]
     form = {"tools": json.dumps(answers), "stream": "false"}
@@ -74,6 +77,12 @@ def model_of(*rounds: Sequence[Any]) -> Any:
     return functions.FunctionModel(answer)
 
 
+def plain(agent: Any, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return what makes a function a tool of an agent."""
+    add: Callable[[Callable[..., Any]], Callable[..., Any]] = agent.tool_plain(**options)
+    return add
+
+
 def with_context(function: Callable[..., Any]) -> Callable[..., Any]:
     """Annotate the first parameter, `ctx`, as the framework wants it."""
     function.__annotations__["ctx"] = ai.RunContext
@@ -88,12 +97,18 @@ class Served:
     model: Any
 
 
+def find_user(run: Run) -> str | None:
+    return run.user_id
+
+
 @pytest.fixture
 def served() -> Generator[Served]:
     server = ChatCompletionsServer()
     with serving(server) as address:
         provider = providers.OpenAIProvider(base_url=f"{address}/v1", api_key=KEY)
         yield Served(server, openai.OpenAIChatModel("gpt-x", provider=provider))
+        loop = LOOP_THREAD.loop()
+        asyncio.run_coroutine_threadsafe(provider.client.close(), loop).result(20)
     assert server.broken == []
 
 
@@ -106,11 +121,11 @@ def test_a_real_model_is_asked_streams_calls_a_tool_and_is_counted(served: Serve
 
     agent.tool(with_context(look))
     served.server.plan += [Said(calls=(("c1", "look", '{"path": "a"}'),)), Said(("It ", "rains."))]
-    with client_of(agent, deps=lambda run: run.user_id) as client:
+    with client_of(agent, deps=find_user) as client:
         form = {"message": "Weather?", "session_id": "s", "user_id": "ada", "stream": True}
         events = client.post(PATH, form=form).events()
-        second = client.run("clerk", "And now?", session_id="s", user_id="ada", stream=False)
-        other = client.run("clerk", "Hello", session_id="t", user_id="eve", stream=False)
+        second = client.run("clerk", "And now?", session_id="s", user_id="ada")
+        other = client.run("clerk", "Hello", session_id="t", user_id="eve")
 
     last = json.loads(events[-1].data)
     assert (events[-1].name, last["content"]) == ("RunCompleted", "It rains.")
@@ -142,12 +157,12 @@ def make_shop(done: Counter[str]) -> Any:
     pays = [call("pay", "p1", amount=1), call("pay", "p2", amount=2)]
     agent = ai.Agent(model_of([call("look", "l1", path="a")], pays), name="clerk")
 
-    @agent.tool_plain
+    @plain(agent)
     def look(path: str) -> str:
         done["look"] += 1
         return f"{path} is full"
 
-    @agent.tool_plain(requires_approval=True)
+    @plain(agent, requires_approval=True)
     async def pay(amount: int) -> dict[str, int]:
         done[f"pay {amount}"] += 1
         return {"paid": amount}
@@ -158,7 +173,7 @@ def make_shop(done: Counter[str]) -> Any:
 def test_a_tool_that_requires_approval_pauses_the_run_and_goes_on() -> None:
     done: Counter[str] = Counter()
     with client_of(make_shop(done)) as client:
-        run = client.run("clerk", "go", session_id="s", stream=False)
+        run: Any = client.run("clerk", "go", session_id="s")
         assert (run["status"], done) == ("PAUSED", {"look": 1})
         asked = [one["tool_execution"]["tool_args"] for one in run["requirements"]]
         assert asked == [{"amount": 1}, {"amount": 2}]
@@ -218,35 +233,35 @@ def test_a_tool_may_ask_wait_retry_fail_and_return_anything() -> None:
 
     agent.tool(with_context(sometimes))
 
-    @agent.tool_plain
+    @plain(agent)
     def again() -> str:
         tries["again"] += 1
         if tries["again"] == 1:
             raise exceptions.ModelRetry("once more")
         return "at last"
 
-    @agent.tool_plain
+    @plain(agent)
     def broken() -> str:
         raise exceptions.ToolFailed("out of paper")
 
-    @agent.tool_plain
+    @plain(agent)
     def rich() -> Any:
         return messages.ToolReturn("short", content="for you", metadata={"n": 1})
 
-    @agent.tool_plain
+    @plain(agent)
     def sign(on: str) -> str:
         raise exceptions.CallDeferred
 
-    @agent.tool_plain
+    @plain(agent)
     def odd() -> dict[str, str]:
         return {"__legation__": "approval"}
 
-    @agent.tool_plain
+    @plain(agent)
     def picture() -> Any:
         return messages.BinaryContent(b"png", media_type="image/png")
 
     with client_of(agent) as client:
-        run = client.run("clerk", "go", session_id="s", stream=False)
+        run: Any = client.run("clerk", "go", session_id="s")
         assert [one["tool_execution"]["tool_name"] for one in run["requirements"]] == ["sometimes"]
         run = go_on(client, run, YES)
         assert [one["tool_execution"]["tool_name"] for one in run["requirements"]] == ["sign"]
@@ -270,7 +285,7 @@ def test_an_output_type_is_the_answer_as_a_value() -> None:
 
     agent = ai.Agent(functions.FunctionModel(answer), output_type=Weather)
     with client_of(agent, id="clerk", stream=False) as client:
-        run = client.run("clerk", "go", session_id="s", stream=False)
+        run: Any = client.run("clerk", "go", session_id="s")
 
     assert (run["content"], run["content_type"]) == ({"rain": True}, "dict")
 
@@ -284,9 +299,8 @@ def test_files_are_given_to_the_model() -> None:
 
     agent = ai.Agent(functions.FunctionModel(answer), name="clerk")
     with client_of(agent) as client:
-        form = {"message": "Look", "session_id": "s", "stream": False}
-        files = [("files", ("a.png", b"\x89PNG\r\n\x1a\n", "image/png"))]
-        run = client.post(PATH, form=form, files=files).json()
+        images = [{"mime_type": "image/png", "content": "iVBORw0KGgo="}]
+        run: Any = client.run("clerk", "Look", session_id="s", images=images)
 
     assert run["content"] == "Nice"
     assert [seen[0], seen[1].media_type] == ["Look", "image/png"]
@@ -295,33 +309,44 @@ def test_files_are_given_to_the_model() -> None:
 def test_a_hostile_and_a_huge_message_and_result_come_through() -> None:
     agent = ai.Agent(model_of([call("look", "a b\0c", path="x")]), name="clerk")
 
-    @agent.tool_plain
+    @plain(agent)
     def look(path: str) -> str:
         return "\0\ud800" + "y" * 300_000
 
     with client_of(agent) as client:
-        run = client.run("clerk", "{{x}}</s>\u202e" + "z" * 100_000, session_id="s", stream=False)
+        run: Any = client.run("clerk", "{{x}}</s>\u202e" + "z" * 100_000, session_id="s")
 
     assert run["status"] == "COMPLETED"
     assert len(run["tools"][0]["result"]) == 300_002
 
 
-def test_a_run_that_is_cancelled_gives_up_its_request(served: Served) -> None:
-    served.server.plan += [Hangs()]
-    hosted = adapter.hosted(ai.Agent(served.model, name="clerk"))
+def test_a_run_that_is_cancelled_cancels_its_tool() -> None:
+    agent = ai.Agent(model_of([call("wait", "w")]), name="clerk")
+    cancelled: list[str] = []
+
+    @plain(agent)
+    async def wait() -> None:
+        try:
+            await asyncio.sleep(600)
+        finally:
+            cancelled.append("wait")
+
+    hosted = adapter.hosted(agent)
 
     async def cancel() -> None:
         pieces = hosted.run(Run(run_id="r"), "hello", [], {})
-        with anyio.fail_after(20):
-            step = await anext(pieces)
-            assert isinstance(step, ModelStep)
-            with anyio.move_on_after(0.2):
+        with anyio.fail_after(60):
+            async for piece in pieces:
+                if isinstance(piece, StepEnd) and isinstance(piece.step, ModelStep):
+                    piece.step.done, piece.step.answer = True, piece.value
+                if isinstance(piece, CallStep):
+                    break
+            with anyio.move_on_after(0.1):
                 await anext(pieces)
             await pieces.aclose()
-            while served.server.open:
-                await anyio.sleep(0.01)
 
     anyio.run(cancel)
+    assert cancelled == ["wait"]
 
 
 def test_a_model_that_fails_ends_the_run_without_its_words() -> None:
@@ -330,7 +355,7 @@ def test_a_model_that_fails_ends_the_run_without_its_words() -> None:
 
     agent = ai.Agent(functions.FunctionModel(answer), name="clerk")
     with client_of(agent) as client:
-        run = client.run("clerk", "go", session_id="s", stream=False)
+        run: Any = client.run("clerk", "go", session_id="s")
         client.take_errors()
 
     assert run["status"] == "ERROR"

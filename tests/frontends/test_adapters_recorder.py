@@ -35,7 +35,7 @@ def client_of(function: Callable[[Recorder], Any], **more: Any) -> Client:
     return Client(make)
 
 
-def go_on(client: Client, run: dict[str, Any], *said: dict[str, Any]) -> dict[str, Any]:
+def go_on(client: Client, run: Any, *said: dict[str, Any]) -> dict[str, Any]:
     asked = [one["tool_execution"] for one in run["requirements"]]
     tools = [{**one, **more} for one, more in zip(asked, said, strict=True)]
     form = {"tools": json.dumps(tools), "stream": "false"}
@@ -161,7 +161,7 @@ def test_a_failure_is_recorded_in_words_or_by_its_kind() -> None:
         return await recorder.model("m", partial(give, "Over"), usage=cost)
 
     with client_of(run) as client:
-        outcome = client.run("clerk", "go", session_id="s", stream=False)
+        outcome = client.run("clerk", "go", session_id="s")
 
     assert outcome["content"] == "Over"
     words = ["no room", "sold out", "The tool failed (ToolFailed)", "The tool failed (KeyError)"]
@@ -218,7 +218,7 @@ def test_what_is_under_way_is_done_before_a_person_is_asked() -> None:
         return "Over"
 
     with client_of(run) as client:
-        paused = client.run("clerk", "go", session_id="s", stream=False)
+        paused = client.run("clerk", "go", session_id="s")
         assert [one["tool_execution"]["tool_name"] for one in paused["requirements"]] == [
             "sign",
             "pay",
@@ -245,7 +245,7 @@ def test_a_framework_that_cancels_itself_ends_the_run() -> None:
         raise asyncio.CancelledError
 
     with client_of(run) as client:
-        outcome = client.run("clerk", "go", session_id="s", stream=False)
+        outcome = client.run("clerk", "go", session_id="s")
         client.take_errors()
 
     assert outcome["status"] == "ERROR"
@@ -310,17 +310,15 @@ def test_text_that_nobody_takes_is_bounded_and_gathers() -> None:
 
         crossing.start(work)
         pieces: list[Any] = []
-        while True:
-            with anyio.fail_after(20):
-                while not crossing._over:
-                    await anyio.sleep(0.001)
-                try:
-                    piece = await crossing.next()
-                except TooMuchText as error:
-                    assert "4194304" in str(error)
-                    return pieces
-            pieces.append(piece)
-            crossing.taken()
+        with anyio.fail_after(20):
+            while not crossing._over:
+                await anyio.sleep(0.001)
+            while crossing._sent:
+                pieces.append(await crossing.next())
+                crossing.taken()
+            with pytest.raises(TooMuchText, match="4194304"):
+                await crossing.next()
+        return pieces
 
     assert anyio.run(say) == ["x", "xxx"]
 

@@ -7,8 +7,8 @@ The modules, in the order of a run's life:
 * `executor` takes a claimed run to its end, `register` has what this node works on;
 * `turn` makes the turn of a run: `prompt` begins it, `turn_state` is how far it has come;
 * `files` says which files it may have, `instructions` asks a function for its instructions;
-* `agent_turn`, `team_turn` and `function_turn` take it, `model_places` lets a call of a model wait
-  for its place, and `tool_calls` calls the tools;
+* `agent_turn`, `team_turn` and `function_turn` take it, `function_steps` are what a function does
+  once, `model_places` lets a call of a model wait for its place, and `tool_calls` calls the tools;
 * `given` is what came with its request, `contexts` give that and the state of the session to
   functions, and `state_writer` keeps what they write;
 * `step_outcomes` is how its steps are stored, `run_record` reads them after a crash, and `fold`

@@ -325,7 +325,12 @@ def answer_step(number: int, key: str = "", seconds: float | None = None) -> Ste
 
 def own_call(number: int, **more: Any) -> CallState:
     made = ToolCall(f"c{number}", "pay", '{"n":1}')
-    started = {"created_us": number, "started_us": number, "announced": True, **more}
+    started: dict[str, Any] = {
+        "created_us": number,
+        "started_us": number,
+        "announced": True,
+        **more,
+    }
     return CallState(call=made, arguments={"n": 1}, place=f"0.{number}", **started)
 
 
