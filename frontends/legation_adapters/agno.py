@@ -12,7 +12,7 @@ work.  A database that the agent names has its memories, and nothing else.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import aclosing
 from copy import copy
 from functools import partial
@@ -55,6 +55,13 @@ _MEDIA: Final = {
 }
 _NAMELESS: Final = "needs an id or a name: that of agno is another in each process"
 _NO_LIST: Final = "must be a list: a run that goes on after a crash needs the same members"
+_OFF: Final[Mapping[str, Any]] = {
+    "db": None,
+    "enable_session_summaries": False,
+    "session_summary_manager": None,
+    "telemetry": False,
+}
+"""The members of an agent that a hosted one goes without."""
 _OWN_STATE: Final = ("current_user_id", "current_session_id", "current_run_id", "current_team_id")
 """What agno puts into the state of a session for the time of a run."""
 _TASKS: Final = (
@@ -62,8 +69,8 @@ _TASKS: Final = (
     " a run; the modes coordinate, route and broadcast can"
 )
 _WAITS: Final = (
-    "{} waits for input or a result of the user (requires_user_input, external_execution), which a"
-    " hosted agent cannot have; requires_confirmation can be had"
+    "{} waits for input of the user (requires_user_input), which a hosted agent cannot have;"
+    " requires_confirmation and external_execution can be had"
 )
 _WRONG: Final = "{}: must be an Agent or a Team of agno, not {}"
 
@@ -121,8 +128,8 @@ class _Preparation:
         waits = find_unhosted(agent.tools if _is(agent.tools, list) else ())
         if waits is not None:
             raise ValueError(f"{place}.tools: {_WAITS.format(waits)}")
-        agent.db, agent.telemetry = None, False
-        agent.enable_session_summaries, agent.session_summary_manager = False, None
+        for name, value in _OFF.items():
+            setattr(agent, name, value)
         members: dict[str, Any] = {**agent.__dict__}
         for name, value in members.items():
             if _is(value, _agents.Agent):

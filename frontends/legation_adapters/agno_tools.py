@@ -19,7 +19,7 @@ from typing import Any, Final, get_args
 
 from .agno_steps import PATH, Flow, Steps, plain
 from .frameworks import load
-from .recorder import ToolFailed
+from .recorder import Asked, ToolFailed
 
 __all__ = ["call_tool", "find_unhosted", "take_gate"]
 
@@ -36,34 +36,33 @@ _CONTENT: Final = (_runs.RunContentEvent, _team_runs.RunContentEvent)
 _EVENTS: Final = (*get_args(_runs.RunOutputEvent), *get_args(_team_runs.TeamRunOutputEvent))
 _ASKS: Final = ("get_user_input", "ask_user")
 """Tools of agno that a model calls to ask the user something."""
-_UNHOSTED: Final = "{} waits for input or a result of the user, which a hosted agent cannot have"
+_UNHOSTED: Final = "{} waits for input of the user, which a hosted agent cannot have"
 _REJECTED: Final = "Function call was rejected by the user"
 
 
 def find_unhosted(tools: Iterable[Any]) -> str | None:
-    """Return the first of `tools` that waits for what nobody can bring to a hosted run, or None."""
+    """Return the first of `tools` that waits for what no client can bring, or None."""
     for tool in tools:
         own: dict[str, Any] = getattr(tool, "functions", {})
         others: dict[str, Any] = getattr(tool, "async_functions", {})
         for function in (*own.values(), *others.values()) or (tool,):
-            if _waits(function):
+            if getattr(function, "requires_user_input", None):
                 return str(getattr(function, "name", function))
     return None
 
 
-def _waits(function: Any) -> bool:
-    flags = ("external_execution", "requires_user_input")
-    return any(getattr(function, flag, None) for flag in flags)
-
-
 def take_gate(call: Any) -> str | None:
-    """Return what a person has to do before `call`: confirm or answer; or None.
+    """Return what a call waits for: `answer`, `execute` or `confirm`; or None.
 
     The function of the call no longer says it, so that agno goes on to the call.
     """
     function = call.function
-    answers = _waits(function) or function.name in _ASKS
-    gate = "answer" if answers else "confirm" if function.requires_confirmation else None
+    needs = {
+        "answer": function.requires_user_input or function.name in _ASKS,
+        "execute": function.external_execution,
+        "confirm": function.requires_confirmation,
+    }
+    gate = next((name for name, needed in needs.items() if needed), None)
     if gate is not None:
         call.function = copy(function)
         for flag in ("external_execution", "requires_user_input", "requires_confirmation"):
@@ -94,10 +93,13 @@ async def _call_tool(
     gate = steps.gates.pop(id(call), None)
     if gate == "answer":
         raise ToolFailed(_UNHOSTED.format(name))
-    if gate == "confirm":
-        approval = await steps.recorder.approve(call_id, name, arguments)
+    if gate is not None:
+        asked = Asked(call_id, name, arguments, external=gate == "execute")
+        (approval,) = await steps.recorder.approve_all([asked])
         if not approval.confirmed:
             raise ToolFailed(approval.note or _REJECTED)
+        if asked.external:
+            return _restore(approval.result, timer, call)
     if _delegates(call):
         _, _, _, result = await run(call)
         call.result = _delegate(steps, call_id, call, call.result)

@@ -25,7 +25,8 @@ from ..two_databases import IN_MEMORY, in_folder
 from .agno_model import AgnoModel, Messages, call
 
 agno: Any = pytest.importorskip("agno.agent", reason="nox -s adapters installs it")
-media: Any = pytest.importorskip("agno.media")
+sessions: Any = pytest.importorskip("agno.db.base")
+databases: Any = pytest.importorskip("agno.db.in_memory")
 openai: Any = pytest.importorskip("agno.models.openai")
 teams: Any = pytest.importorskip("agno.team")
 tools: Any = pytest.importorskip("agno.tools")
@@ -194,6 +195,24 @@ def test_run_pauses_for_a_person_and_goes_on(
     assert len(model.seen) - asked_before == 2
 
 
+def test_client_executes_a_tool_and_brings_its_result(model: AgnoModel) -> None:
+    def pay(amount: int) -> str:
+        """Pay."""
+        made["pay"] += 1
+        return ""
+
+    model.answer = calls(call("c1", "look", city="Oslo"), call("c2", "pay", amount=3))
+
+    with client(clerk(model, tools=[look, tools.tool(external_execution=True)(pay)])) as asked:
+        paused = asked.run("clerk", "Pay")
+        (needed,) = paused["requirements"]
+        assert needed["tool_execution"]["external_execution_required"] is True
+        run = asked.go_on(paused, result="paid in cash")
+
+    assert (run.status, run.content) == ("COMPLETED", "One moment. It is: paid in cash")
+    assert made == {"look": 1}
+
+
 def test_history_of_the_session_is_told_as_far_as_the_agent_wants_it(model: AgnoModel) -> None:
     model.answer = lambda _: Said(("Yes",))
 
@@ -247,6 +266,28 @@ def test_state_that_a_tool_changed_outlives_a_pause(model: AgnoModel) -> None:
         run = asked.go_on(asked.run("clerk", "I am Ann, a room"), confirmed=True)
 
     assert run["session_state"] == {"visits": 1, "name": "Ann"}
+
+
+def test_memories_are_in_the_database_of_the_agent(model: AgnoModel) -> None:
+    def answer(messages: Messages) -> Item:
+        if "Memory Manager" not in str(messages[0]["content"]):
+            return Said(("known" if "It is Ann" in str(messages[0]["content"]) else "new",))
+        if messages[-1]["role"] == "user" and "I am" in str(messages[-1]["content"]):
+            return Said((), (call("m1", "add_memory", memory="It is Ann"),))
+        return Said(("stored",))
+
+    model.answer = answer
+    kept = databases.InMemoryDb()
+
+    with client(clerk(model, db=kept, update_memory_on_run=True)) as asked:
+        first = asked.run("clerk", "I am Ann", session_id="s1", user_id="ann")
+        later = asked.run("clerk", "Who am I?", session_id="s2", user_id="ann")
+        other = asked.run("clerk", "Who am I?", session_id="s3", user_id="bob")
+
+    assert [run.content for run in (first, later, other)] == ["new", "known", "new"]
+    assert [one["tool_name"] for one in first["tools"]] == ["add_memory"]
+    assert len(kept.get_user_memories(user_id="ann")) == 1
+    assert kept.get_sessions(session_type=sessions.SessionType.AGENT) == []
 
 
 def test_tool_that_fails_is_an_error_for_the_model(model: AgnoModel) -> None:
@@ -522,8 +563,8 @@ def test_what_cannot_be_hosted_is_refused(model: AgnoModel) -> None:
         (agno.Agent(model=asks(model)), "agent: needs an id or a name"),
         (away, "agent: must be an Agent or a Team of agno, not RemoteAgent"),
         (
-            clerk(model, tools=[tools.tool(external_execution=True)(pay)]),
-            "agent.tools: pay waits for input or a result of the user",
+            clerk(model, tools=[tools.tool(requires_user_input=True)(pay)]),
+            "agent.tools: pay waits for input of the user",
         ),
         (desk(model, mode="tasks"), "agent.mode: a team in the mode `tasks` cannot be hosted"),
         (
