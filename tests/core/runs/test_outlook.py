@@ -660,7 +660,7 @@ def test_a_run_of_a_release_that_kept_no_steps_ends_with_its_node(office: Office
 @pytest.mark.parametrize(
     ("outcome", "code"),
     [
-        ('{"f":2}', "format"),
+        ('{"f":3}', "format"),
         ("z:bm8=", "unreadable"),
         ("{", "unreadable"),
         ('{"f":1,"usage":[],"calls":[["c"]]}', "unreadable"),

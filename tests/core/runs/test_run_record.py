@@ -126,7 +126,7 @@ def test_a_database_that_is_away_is_waited_for_until_the_process_ends() -> None:
 
 
 def test_an_outcome_of_another_format_is_nothing_to_go_on_from() -> None:
-    newer = Step("0", StepKind.START, "a", 1, 1, '{"f":2}')
+    newer = Step("0", StepKind.START, "a", 1, 1, '{"f":3}')
     with pytest.raises(UnknownOutcome):
         play(fetch_record("main", RUN, {"message": "x"}), [(STEPS, (newer,))])
 
@@ -359,7 +359,7 @@ def test_an_unknown_format_ends_the_run_once_and_keeps_no_other(shop: Shop) -> N
     with opened(shop) as client:
         run_id = begin(client)
         crash(client)
-        shop.change("""update steps set outcome = '{"f":2}' where kind = 'start'""")
+        shop.change("""update steps set outcome = '{"f":3}' where kind = 'start'""")
         restart(client)
         (fields,) = [dict(log.fields) for log in client.logs if log.event == "run_failed"]
 

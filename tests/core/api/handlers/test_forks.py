@@ -488,7 +488,7 @@ def test_a_run_that_goes_on_meanwhile_is_not_forked(client: Client, refuse: Refu
 
 def test_steps_of_a_later_version_are_not_read(client: Client, refuse: Refuse) -> None:
     run = finish(client)
-    later = (Step("1", StepKind.MODEL, "m", 1, 2, '{"f":2}'),)
+    later = (Step("1", StepKind.MODEL, "m", 1, 2, '{"f":3}'),)
     client.fail_at(FetchSteps, later, times=3)
     target = f"{RUNS}/{run['run_id']}/checkpoints"
 
