@@ -15,6 +15,7 @@ from legation.config import Mode
 from legation.models.conversation import Message, ToolCall
 from legation.runs.fold import RunRecord, find_last, fold
 from legation.runs.ids import member_run_id
+from legation.runs.step_outcomes import encode_outcome
 from legation.runs.turn_state import CallState, MemberState, ModelTurn, TurnState, load
 from legation.store.steps import Step, StepKind
 
@@ -300,3 +301,12 @@ def test_where_a_run_stands_is_the_step_that_began_last_or_the_next_answer(
 ) -> None:
     assert find_last(steps) == last
     assert find_last(steps[::-1]) == last
+
+
+@pytest.mark.parametrize(("attempt", "tokens"), [(0, 9), (1, 0)])
+def test_the_tokens_of_a_summary_are_those_since_the_last_pause(attempt: int, tokens: int) -> None:
+    outcome = encode_outcome("0", "a", {"definition": "d", "summary_usage": [7, 2, 0, 0, 0]})
+    step = Step("0", StepKind.START, "a", 1, 1, outcome, 1)
+    record = RunRecord("r", 1, {"0": step}, attempt=attempt)
+
+    assert record.sum_tokens() == tokens

@@ -312,6 +312,14 @@ def test_nobody_hears_a_summary_as_it_is_made() -> None:
     assert writer.journal.pending == []
 
 
+def test_a_summary_counts_in_the_tokens_of_the_day() -> None:
+    model = Scribe()
+    with Client(platform(model, PlatformLimits(tokens_per_day=100_000))) as client:
+        assert ask(client, 1, 6)["metrics"]["total_tokens"] == 20
+
+    assert len(model.asked) == 1
+
+
 def test_no_summary_is_made_beyond_the_tokens_of_the_day() -> None:
     model = Scribe()
     limits = PlatformLimits(tokens_per_day=1_000)
