@@ -298,7 +298,7 @@ def test_nobody_hears_a_summary_as_it_is_made() -> None:
 
     def perform(effect: Any) -> Any:
         stored.append(effect)
-        unit = effect.unit if isinstance(effect, Transact) else None
+        unit: Any = getattr(effect, "unit", None)
         return unit.summary if isinstance(unit, StoreSummary) else 9
 
     program = summarize(writer, rule, Aloud(), None, told, None)
