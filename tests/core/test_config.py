@@ -16,6 +16,7 @@ from legation.config import (
     ConfigurationError,
     Database,
     PlatformConfig,
+    Summaries,
     Team,
     structure,
 )
@@ -343,3 +344,14 @@ def test_what_a_page_is_made_of_is_excluded_with_the_page() -> None:
     assert AuthorizationConfig(excluded_routes=["/redoc"]).excludes("/docs/assets/{name}")
     assert not AuthorizationConfig(excluded_routes=["/"]).excludes("/docs/assets/{name}")
     assert not AuthorizationConfig().excludes("/agents")
+
+
+def test_summaries_are_a_table_of_an_agent_or_a_team() -> None:
+    agent = {"id": "a", "history_tokens": 4_000, "summaries": {"after_runs": 9, "model": "small"}}
+    config = structure({"agents": [agent], "teams": [{"id": "t", "summaries": {}}]})
+
+    assert config.agents[0].history_tokens == 4_000
+    assert config.agents[0].summaries == Summaries(after_runs=9, model="small")
+    assert config.teams[0].summaries == Summaries()
+    with pytest.raises(ConfigurationError, match=r"agents\[0\].summaries: expected a table"):
+        structure({"agents": [{"id": "a", "summaries": 3}]})

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from legation import Agent, Database, Platform, PlatformLimits, Summaries
 from legation.models.conversation import Prompt, Reply, Usage
-from legation_testing import Client, ScriptedModel
+from legation_testing import Client, RunFields, ScriptedModel
 
 __all__ = ["RULE", "Scribe", "ask", "platform", "questions", "two_databases"]
 
@@ -35,7 +35,7 @@ class Scribe(ScriptedModel):
 
 
 def platform(model: ScriptedModel, limits: PlatformLimits | None = None, **more: Any) -> Platform:
-    agent = {"history_runs": 2, "summaries": RULE, **more}
+    agent: dict[str, Any] = {"history_runs": 2, "summaries": RULE, **more}
     return Platform(
         databases=[Database("main", "sqlite://")],
         agents=[Agent(id="a", model=model, **agent)],
@@ -56,7 +56,8 @@ def ask(client: Client, first: int, last: int, agent: str = "a", **more: Any) ->
     """Run the questions `q1`, `q2`, … of a session, and return the last answer."""
     answer = None
     for number in range(first, last + 1):
-        answer = client.run(agent, f"q{number}", **{"session_id": "s", **more})
+        fields: dict[str, Any] = {"session_id": "s", **more}
+        answer = client.run(agent, f"q{number}", **cast(RunFields, fields))
     return answer
 
 

@@ -298,7 +298,7 @@ def test_nobody_hears_a_summary_as_it_is_made() -> None:
 
     def perform(effect: Any) -> Any:
         stored.append(effect)
-        unit = effect.unit if isinstance(effect, Transact) else None
+        unit: Any = getattr(effect, "unit", None)
         return unit.summary if isinstance(unit, StoreSummary) else 9
 
     program = summarize(writer, rule, Aloud(), None, told, None)
@@ -310,6 +310,14 @@ def test_nobody_hears_a_summary_as_it_is_made() -> None:
     assert (made.text, made.run_no, usage) == ("so", 3, Usage())
     assert writer.heard == []
     assert writer.journal.pending == []
+
+
+def test_a_summary_counts_in_the_tokens_of_the_day() -> None:
+    model = Scribe()
+    with Client(platform(model, PlatformLimits(tokens_per_day=100_000))) as client:
+        assert ask(client, 1, 6)["metrics"]["total_tokens"] == 20
+
+    assert len(model.asked) == 1
 
 
 def test_no_summary_is_made_beyond_the_tokens_of_the_day() -> None:
