@@ -7,7 +7,7 @@ person or for the client.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -29,6 +29,10 @@ _wrapper: Final = load("pydantic_ai.models.wrapper", _EXTRA)
 _tools: Final = load("pydantic_ai.tools", _EXTRA)
 _pydantic: Final = load("pydantic", _EXTRA)
 _core: Final = load("pydantic_core", _EXTRA)
+
+# The framework is no dependency of the checkers, so its classes are of no type.
+_Capability: Any = _capabilities.AbstractCapability
+_WrapperModel: Any = _wrapper.WrapperModel
 
 _RESPONSES: Final = _messages.ModelMessagesTypeAdapter
 _RETURNS: Final = _pydantic.TypeAdapter(_messages.ToolReturn)
@@ -97,7 +101,7 @@ def _list_history(history: list[dict[str, str]]) -> list[Any]:
     ]
 
 
-class _Recording(_capabilities.AbstractCapability):  # type: ignore[misc] # pyright: ignore[reportUntypedBaseClass]
+class _Recording(_Capability):  # type: ignore[misc]
     """Records what one run does."""
 
     def __init__(self, recorder: Recorder, stream: bool) -> None:
@@ -113,7 +117,8 @@ class _Recording(_capabilities.AbstractCapability):  # type: ignore[misc] # pyri
             return await _mark_outcome(handler(args))
 
         arguments = _core.to_jsonable_python(args, fallback=str)
-        again = bool((tool_def.metadata or {}).get("idempotent"))
+        metadata: Mapping[str, Any] = tool_def.metadata or {}
+        again = bool(metadata.get("idempotent"))
         outcome = await self.recorder.tool(
             call.tool_call_id, call.tool_name, arguments, execute, idempotent=again
         )
@@ -144,11 +149,11 @@ class _Recording(_capabilities.AbstractCapability):  # type: ignore[misc] # pyri
         return requests.build_results(approvals=said, calls=made)
 
 
-class _RecordedModel(_wrapper.WrapperModel):  # type: ignore[misc] # pyright: ignore[reportUntypedBaseClass]
+class _RecordedModel(_WrapperModel):  # type: ignore[misc]
     """A model whose answers are recorded; of each the text is heard as it comes."""
 
     def __init__(self, wrapped: Any, recorder: Recorder, stream: bool) -> None:
-        super().__init__(wrapped)
+        super().__init__(wrapped)  # pyright: ignore[reportUnknownMemberType]
         self._recorder, self._streams = recorder, stream
 
     async def request(self, messages: Any, model_settings: Any, parameters: Any) -> Any:
@@ -157,7 +162,7 @@ class _RecordedModel(_wrapper.WrapperModel):  # type: ignore[misc] # pyright: ig
     @asynccontextmanager
     async def request_stream(
         self, messages: Any, model_settings: Any, parameters: Any, run_context: Any = None
-    ) -> Any:
+    ) -> AsyncIterator[Any]:
         response = await self._answer(messages, model_settings, parameters, run_context)
         yield _models.CompletedStreamedResponse(
             response, model_request_parameters=parameters, replay_events=True
@@ -233,9 +238,9 @@ async def _mark_outcome(working: Any) -> Any:
         return {_MARK: "deferred", "metadata": _core.to_jsonable_python(deferred.metadata)}
     if isinstance(result, _messages.ToolReturn):
         return {_MARK: "return", "value": _RETURNS.dump_python(result, mode="json")}
-    plain = _core.to_jsonable_python(result, fallback=str)
+    plain: Any = _core.to_jsonable_python(result, fallback=str)
     content = _dump_content(result)
-    if content != plain or (isinstance(plain, dict) and _MARK in plain):
+    if content != plain or _find_mark(plain) is not None:
         return {_MARK: "content", "value": content}
     return plain
 
@@ -254,10 +259,15 @@ def _dump_content(result: Any) -> Any:
         return _core.to_jsonable_python(result, fallback=str)
 
 
+def _find_mark(outcome: Any) -> Any:
+    """Return what marks an outcome; None where it is a plain value."""
+    members: Mapping[str, Any] = outcome if isinstance(outcome, dict) else {}
+    return members.get(_MARK)
+
+
 def _read_outcome(outcome: Any) -> Any:
     """Return what a tool returned, or raise what it raised for the framework to see."""
-    mark = outcome.get(_MARK) if isinstance(outcome, dict) else None
-    match mark:
+    match _find_mark(outcome):
         case None:
             return outcome
         case "retry":

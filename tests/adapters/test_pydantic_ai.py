@@ -12,7 +12,7 @@ from typing import Any, Final
 import anyio
 import pytest
 
-from legation import Agent, CallStep, Platform, Run
+from legation import Agent, CallStep, ModelStep, Platform, Run
 from legation.tools import StepEnd
 from legation_adapters.loop_thread import LOOP_THREAD
 from legation_testing import Client, crash_everywhere
@@ -77,6 +77,12 @@ def model_of(*rounds: Sequence[Any]) -> Any:
     return functions.FunctionModel(answer)
 
 
+def plain(agent: Any, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return what makes a function a tool of an agent."""
+    add: Callable[[Callable[..., Any]], Callable[..., Any]] = agent.tool_plain(**options)
+    return add
+
+
 def with_context(function: Callable[..., Any]) -> Callable[..., Any]:
     """Annotate the first parameter, `ctx`, as the framework wants it."""
     function.__annotations__["ctx"] = ai.RunContext
@@ -89,6 +95,10 @@ class Served:
 
     server: ChatCompletionsServer
     model: Any
+
+
+def find_user(run: Run) -> str | None:
+    return run.user_id
 
 
 @pytest.fixture
@@ -111,7 +121,7 @@ def test_a_real_model_is_asked_streams_calls_a_tool_and_is_counted(served: Serve
 
     agent.tool(with_context(look))
     served.server.plan += [Said(calls=(("c1", "look", '{"path": "a"}'),)), Said(("It ", "rains."))]
-    with client_of(agent, deps=lambda run: run.user_id) as client:
+    with client_of(agent, deps=find_user) as client:
         form = {"message": "Weather?", "session_id": "s", "user_id": "ada", "stream": True}
         events = client.post(PATH, form=form).events()
         second = client.run("clerk", "And now?", session_id="s", user_id="ada")
@@ -147,12 +157,12 @@ def make_shop(done: Counter[str]) -> Any:
     pays = [call("pay", "p1", amount=1), call("pay", "p2", amount=2)]
     agent = ai.Agent(model_of([call("look", "l1", path="a")], pays), name="clerk")
 
-    @agent.tool_plain
+    @plain(agent)
     def look(path: str) -> str:
         done["look"] += 1
         return f"{path} is full"
 
-    @agent.tool_plain(requires_approval=True)
+    @plain(agent, requires_approval=True)
     async def pay(amount: int) -> dict[str, int]:
         done[f"pay {amount}"] += 1
         return {"paid": amount}
@@ -163,7 +173,7 @@ def make_shop(done: Counter[str]) -> Any:
 def test_a_tool_that_requires_approval_pauses_the_run_and_goes_on() -> None:
     done: Counter[str] = Counter()
     with client_of(make_shop(done)) as client:
-        run = client.run("clerk", "go", session_id="s")
+        run: Any = client.run("clerk", "go", session_id="s")
         assert (run["status"], done) == ("PAUSED", {"look": 1})
         asked = [one["tool_execution"]["tool_args"] for one in run["requirements"]]
         assert asked == [{"amount": 1}, {"amount": 2}]
@@ -223,35 +233,35 @@ def test_a_tool_may_ask_wait_retry_fail_and_return_anything() -> None:
 
     agent.tool(with_context(sometimes))
 
-    @agent.tool_plain
+    @plain(agent)
     def again() -> str:
         tries["again"] += 1
         if tries["again"] == 1:
             raise exceptions.ModelRetry("once more")
         return "at last"
 
-    @agent.tool_plain
+    @plain(agent)
     def broken() -> str:
         raise exceptions.ToolFailed("out of paper")
 
-    @agent.tool_plain
+    @plain(agent)
     def rich() -> Any:
         return messages.ToolReturn("short", content="for you", metadata={"n": 1})
 
-    @agent.tool_plain
+    @plain(agent)
     def sign(on: str) -> str:
         raise exceptions.CallDeferred
 
-    @agent.tool_plain
+    @plain(agent)
     def odd() -> dict[str, str]:
         return {"__legation__": "approval"}
 
-    @agent.tool_plain
+    @plain(agent)
     def picture() -> Any:
         return messages.BinaryContent(b"png", media_type="image/png")
 
     with client_of(agent) as client:
-        run = client.run("clerk", "go", session_id="s")
+        run: Any = client.run("clerk", "go", session_id="s")
         assert [one["tool_execution"]["tool_name"] for one in run["requirements"]] == ["sometimes"]
         run = go_on(client, run, YES)
         assert [one["tool_execution"]["tool_name"] for one in run["requirements"]] == ["sign"]
@@ -275,7 +285,7 @@ def test_an_output_type_is_the_answer_as_a_value() -> None:
 
     agent = ai.Agent(functions.FunctionModel(answer), output_type=Weather)
     with client_of(agent, id="clerk", stream=False) as client:
-        run = client.run("clerk", "go", session_id="s")
+        run: Any = client.run("clerk", "go", session_id="s")
 
     assert (run["content"], run["content_type"]) == ({"rain": True}, "dict")
 
@@ -290,7 +300,7 @@ def test_files_are_given_to_the_model() -> None:
     agent = ai.Agent(functions.FunctionModel(answer), name="clerk")
     with client_of(agent) as client:
         images = [{"mime_type": "image/png", "content": "iVBORw0KGgo="}]
-        run = client.run("clerk", "Look", session_id="s", images=images)
+        run: Any = client.run("clerk", "Look", session_id="s", images=images)
 
     assert run["content"] == "Nice"
     assert [seen[0], seen[1].media_type] == ["Look", "image/png"]
@@ -299,12 +309,12 @@ def test_files_are_given_to_the_model() -> None:
 def test_a_hostile_and_a_huge_message_and_result_come_through() -> None:
     agent = ai.Agent(model_of([call("look", "a b\0c", path="x")]), name="clerk")
 
-    @agent.tool_plain
+    @plain(agent)
     def look(path: str) -> str:
         return "\0\ud800" + "y" * 300_000
 
     with client_of(agent) as client:
-        run = client.run("clerk", "{{x}}</s>\u202e" + "z" * 100_000, session_id="s")
+        run: Any = client.run("clerk", "{{x}}</s>\u202e" + "z" * 100_000, session_id="s")
 
     assert run["status"] == "COMPLETED"
     assert len(run["tools"][0]["result"]) == 300_002
@@ -314,7 +324,7 @@ def test_a_run_that_is_cancelled_cancels_its_tool() -> None:
     agent = ai.Agent(model_of([call("wait", "w")]), name="clerk")
     cancelled: list[str] = []
 
-    @agent.tool_plain
+    @plain(agent)
     async def wait() -> None:
         try:
             await asyncio.sleep(600)
@@ -327,7 +337,7 @@ def test_a_run_that_is_cancelled_cancels_its_tool() -> None:
         pieces = hosted.run(Run(run_id="r"), "hello", [], {})
         with anyio.fail_after(60):
             async for piece in pieces:
-                if isinstance(piece, StepEnd):
+                if isinstance(piece, StepEnd) and isinstance(piece.step, ModelStep):
                     piece.step.done, piece.step.answer = True, piece.value
                 if isinstance(piece, CallStep):
                     break
@@ -345,7 +355,7 @@ def test_a_model_that_fails_ends_the_run_without_its_words() -> None:
 
     agent = ai.Agent(functions.FunctionModel(answer), name="clerk")
     with client_of(agent) as client:
-        run = client.run("clerk", "go", session_id="s")
+        run: Any = client.run("clerk", "go", session_id="s")
         client.take_errors()
 
     assert run["status"] == "ERROR"

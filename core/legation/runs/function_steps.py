@@ -72,7 +72,7 @@ def find_steps(value: Any) -> tuple[Step, ...] | None:
         return (value,)
     if not isinstance(value, tuple):
         return None
-    several: tuple[Any, ...] = value
+    several: tuple[Any, ...] = tuple(value)  # pyright: ignore[reportUnknownArgumentType]
     return several if several and all(isinstance(one, _STEPS) for one in several) else None
 
 

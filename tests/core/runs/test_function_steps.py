@@ -117,7 +117,7 @@ def go_on(client: Client, run: Any, **answer: Any) -> dict[str, Any]:
 def test_steps_are_events_usage_calls_and_messages() -> None:
     shop = Shop()
     with shop.client() as client:
-        run = client.run("clerk", "go", session_id="s")
+        run: Any = client.run("clerk", "go", session_id="s")
 
         assert (run["status"], run["content"]) == ("COMPLETED", "Paid all.")
         assert shop.done == DONE
@@ -227,7 +227,7 @@ def find_last_text(client: Client, run: Any) -> str:
 def test_people_are_asked_before_a_call_and_one_after_the_other(confirmed: bool) -> None:
     shop = Shop(confirm=True)
     with shop.client() as client:
-        run = client.run("clerk", "go", session_id="s")
+        run: Any = client.run("clerk", "go", session_id="s")
         for item in ("a", "b"):
             (asked,) = run["requirements"]
             assert run["status"] == "PAUSED"
@@ -301,11 +301,14 @@ def test_several_are_asked_about_in_one_pause_and_nothing_else_begins() -> None:
         CallStep("sign", external_execution=True),
     )
     with of(answer, again="safe", in_doubt="tell") as client:
-        run = client.run("clerk", "go", session_id="s")
+        run: Any = client.run("clerk", "go", session_id="s")
         waiting = [one["tool_execution"] for one in run["requirements"]]
         assert [one["tool_call_id"] for one in waiting] == ["pay", "pay-2", "sign"]
         assert made == []
-        said = [{"confirmed": True}, {"confirmed": False, "confirmation_note": "dear"}]
+        said: list[dict[str, Any]] = [
+            {"confirmed": True},
+            {"confirmed": False, "confirmation_note": "dear"},
+        ]
         tools = [
             {**one, **more} for one, more in zip(waiting, [*said, {"result": [1]}], strict=True)
         ]
@@ -413,7 +416,7 @@ def test_a_function_that_must_not_be_called_again_asks_about_that_first() -> Non
 def test_a_crash_after_a_pause_knows_both() -> None:
     shop = Shop(confirm=True, in_doubt="tell")
     with shop.client() as client:
-        run = client.run("clerk", "go", session_id="s")
+        run: Any = client.run("clerk", "go", session_id="s")
         client.fail_at(AppendEvents, None, skip=2)
         run = go_on(client, run, confirmed=True)  # its outcome is lost
         client.advance(LEASE_SECONDS)
@@ -438,7 +441,7 @@ def test_calls_side_by_side_are_in_doubt_where_another_pauses_the_run() -> None:
         yield "Done"
 
     with of(answer, again="safe", in_doubt="ask") as client:
-        run = client.run("clerk", "go", session_id="s")
+        run: Any = client.run("clerk", "go", session_id="s")
         assert [one["in_doubt"] for one in run["tools"] if "in_doubt" in one] == []
         run = go_on(client, run, confirmed=True)
         assert run["requirements"][0]["tool_execution"]["in_doubt"] is True
@@ -481,7 +484,7 @@ def test_a_run_whose_function_became_a_model_begins_again() -> None:
         return Platform(databases=IN_MEMORY, agents=[agent])
 
     with Client(platform) as client:
-        run = client.run("clerk", "go", session_id="s")
+        run: Any = client.run("clerk", "go", session_id="s")
         asks = False
         client.restart()
         run = go_on(client, run, confirmed=True)
@@ -501,7 +504,7 @@ def test_what_models_cost_counts_against_the_budget_of_the_day() -> None:
         return Platform(databases=IN_MEMORY, agents=[agent], limits=limits)
 
     with Client(platform) as client:
-        run = client.run("clerk", "go", session_id="s")
+        run: Any = client.run("clerk", "go", session_id="s")
 
     assert (run["status"], run["error_type"]) == ("ERROR", "budget")
     assert shop.done == {"plan": 1, **dict.fromkeys(PAID, 1)}
@@ -595,7 +598,7 @@ MISTAKES: dict[Any, tuple[str, str]] = {
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda one: one.__name__)
 def test_a_mistake_ends_the_run_with_a_sentence(mistake: Any) -> None:
     with of(mistake) as client:
-        run = client.run("clerk", "go", session_id="s")
+        run: Any = client.run("clerk", "go", session_id="s")
 
     reason, sentence = MISTAKES[mistake]
     assert (run["status"], run["error_type"]) == ("ERROR", reason)
@@ -623,7 +626,7 @@ def test_names_and_values_may_be_anything() -> None:
         yield FinalAnswer([plan.answer, *((one.result, one.failed) for one in calls)])
 
     with of(answer) as client:
-        run = client.run("clerk", "go", session_id="s")
+        run: Any = client.run("clerk", "go", session_id="s")
 
     assert run["content"] == [
         "red",
