@@ -7,11 +7,12 @@ person or for the client.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from legation import Agent, Run
+from legation.tools.accepted import is_object
 
 from .frameworks import load
 from .recorder import Asked, Recorder, Usage, host
@@ -162,7 +163,7 @@ class _RecordedModel(_WrapperModel):  # type: ignore[misc]
     @asynccontextmanager
     async def request_stream(
         self, messages: Any, model_settings: Any, parameters: Any, run_context: Any = None
-    ) -> AsyncIterator[Any]:
+    ) -> AsyncGenerator[Any]:
         response = await self._answer(messages, model_settings, parameters, run_context)
         yield _models.CompletedStreamedResponse(
             response, model_request_parameters=parameters, replay_events=True
@@ -261,8 +262,9 @@ def _dump_content(result: Any) -> Any:
 
 def _find_mark(outcome: Any) -> Any:
     """Return what marks an outcome; None where it is a plain value."""
-    members: Mapping[str, Any] = outcome if isinstance(outcome, dict) else {}
-    return members.get(_MARK)
+    if not is_object(outcome):
+        return None
+    return outcome.get(_MARK)
 
 
 def _read_outcome(outcome: Any) -> Any:

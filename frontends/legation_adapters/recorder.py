@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, Final, TypeAlias
 
@@ -244,7 +244,8 @@ class Recorder:
         finally:
             self._working.discard(mine)
             self._changed.set()
-            _ABOVE.reset(above)
+            with suppress(ValueError):  # of a run that nobody closed, somewhere else
+                _ABOVE.reset(above)
 
     async def _send(self, piece: Any) -> None:
         await self.crossing.send(piece)

@@ -179,8 +179,11 @@ def find_last(steps: Iterable[Step]) -> tuple[str, str]:
 
 def fold(record: RunRecord, prefix: str, base: TurnState) -> TurnState:
     """Return the turn whose places begin with `prefix`, which was `base` before its steps."""
-    if base.of_function and (own := _find_own(record, prefix, base)):
-        return _fold_own(record, prefix, base, own)
+    taken = base.recorded or (base.calls and base.calls[-1].place)
+    if base.rounds == len(base.recorded) and (taken or f"{prefix}{START}.1" in record.steps):
+        own = _find_own(record, prefix)
+        if own or taken:
+            return _fold_own(record, prefix, base, own)
     folding = _Folding(record, prefix, base)
     folding.add_results()
     while folding.add_answer():
@@ -188,11 +191,8 @@ def fold(record: RunRecord, prefix: str, base: TurnState) -> TurnState:
     return folding.state
 
 
-def _find_own(record: RunRecord, prefix: str, base: TurnState) -> dict[str, Step]:
+def _find_own(record: RunRecord, prefix: str) -> dict[str, Step]:
     """Return the steps of the function of an agent, by their places in its turn, in order."""
-    paused = base.recorded or any(call.place for call in base.calls)
-    if not paused and f"{prefix}{START}.1" not in record.steps:
-        return {}
     numbers = ((own_number(prefix, step), step) for step in record.steps.values())
     found = {number: step for number, step in numbers if number is not None}
     return {f"{START}.{number}": found[number] for number in sorted(found)}

@@ -74,8 +74,9 @@ def find_steps(value: Any) -> tuple[Step, ...] | None:
         return (value,)
     if not isinstance(value, tuple):
         return None
-    several: tuple[Any, ...] = tuple(value)  # pyright: ignore[reportUnknownArgumentType]
-    return several if several and all(isinstance(one, _STEPS) for one in several) else None
+    several: list[Any] = [*value]  # pyright: ignore[reportUnknownVariableType]
+    steps = tuple(one for one in several if isinstance(one, _STEPS))
+    return steps if steps and len(steps) == len(several) else None
 
 
 class _Refused(Exception):

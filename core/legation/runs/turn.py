@@ -123,8 +123,9 @@ def begins_again(component: Component, state: TurnState) -> bool:
 
     Then the calls are not its own.
     """
-    changed = (component.run is None) == state.of_function
-    return component.kind == "agent" and bool(state.calls or state.recorded) and changed
+    if component.kind != "agent" or not (state.calls or state.recorded):
+        return False
+    return (component.run is None) == state.of_function
 
 
 def make_tool_set(component: Component, state: TurnState) -> GuardedToolSet:
