@@ -43,7 +43,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ChatCompletionsServer]:
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda block: block.caption)
 def test_an_example_answers(example: Block, server: ChatCompletionsServer) -> None:
     names: dict[str, Any] = {}
-    exec(compile(example.text, str(example.caption), "exec"), names)  # noqa: S102  of our own page
+    exec(compile(example.text, str(example.caption), "exec"), names)
     with Client(names["platform"]) as client:
         (agent,) = client.get("/agents").json()
         run = client.run(agent["id"], "hello")
