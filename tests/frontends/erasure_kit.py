@@ -193,8 +193,7 @@ class Letters(Unit[None]):
     def texts(self) -> tuple[str, ...]:
         """What is in them."""
         kinds = ("ready-text", "ready-reply", "dead-text", "dead-reply", "first-reply", "notice")
-        kinds = (*kinds, "session-summary")
-        return tuple(f"{self.mark}-{kind}" for kind in kinds)
+        return tuple(f"{self.mark}-{kind}" for kind in (*kinds, "session-summary"))
 
 
 def deliver(ask: Callable[[str, bytes], int], sender: str, mark: str) -> None:

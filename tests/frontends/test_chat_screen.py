@@ -32,7 +32,7 @@ def content(text: object) -> tuple[str, dict[str, Any]]:
 
 
 DONE: Final = ("RunCompleted", {"content": "hello"})
-MODEL: Final = ("ModelRequestStarted", {})
+MODEL: Final[tuple[str, dict[str, Any]]] = ("ModelRequestStarted", {})
 AGAIN: Final = ("ModelRequestStarted", {"again": True})
 
 
@@ -97,7 +97,7 @@ def test_tools_have_a_line_for_the_call_and_one_for_its_outcome(
 
 def test_members_of_a_team_have_a_line_each_and_their_tools() -> None:
     member = {"run_id": "m", "parent_run_id": "r", "agent_id": "ann"}
-    events = [
+    events: list[tuple[str, dict[str, Any]]] = [
         ("TeamRunStarted", {}),
         ("RunContent", {**member, "content": "It"}),
         ("ToolCallStarted", {**member, "tool": TOOL}),

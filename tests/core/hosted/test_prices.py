@@ -16,7 +16,8 @@ from legation import (
 )
 from legation.config import structure
 from legation.http.refusals import Fault
-from legation.models.conversation import ModelProtocol, Usage
+from legation.models.conversation import Usage
+from legation.models.prices import Priced
 from legation.money import SENTENCE
 from legation_testing import ScriptedModel
 
@@ -28,7 +29,7 @@ def answer(message: str) -> str:
     return message
 
 
-def five(model: ModelProtocol, usage: Usage, now_us: int) -> int:
+def five(model: Priced, usage: Usage, now_us: int) -> int:
     return 5
 
 

@@ -408,7 +408,7 @@ def test_the_model_of_another_agent_is_replaced_as_that_of_the_first(enter: Open
     ],
 )
 def test_who_has_used_up_a_share_reads_so_and_others_are_answered(
-    enter: OpenRoom, limits: dict[str, int], sentence: str
+    enter: OpenRoom, limits: dict[str, Any], sentence: str
 ) -> None:
     own = LimitOverrides(**limits)
     given = {"limits": PlatformLimits(subjects={"~channel:standard:ada": own})}

@@ -4,10 +4,11 @@ from typing import Any, Final
 
 import pytest
 
-from legation.models.conversation import ModelProtocol, Usage
+from legation.models.conversation import Usage
 from legation.models.echo import Echo
 from legation.models.prices import (
     ModelPrice,
+    Priced,
     PriceList,
     PriceSource,
     find_price_faults,
@@ -24,7 +25,7 @@ MODEL: Final = ScriptedModel([], id="m")
 def source_of(cost: Any) -> PriceSource:
     """Return a source that says `cost` of everything."""
 
-    def source(model: ModelProtocol, usage: Usage, now_us: int) -> int | None:
+    def source(model: Priced, usage: Usage, now_us: int) -> int | None:
         found: int | None = cost
         return found
 
@@ -60,7 +61,7 @@ def test_a_price_is_exact(one: ModelPrice, usage: Usage, nano: int) -> None:
 
 
 def test_ones_own_price_comes_first_and_that_of_a_provider_before_others() -> None:
-    def source(model: ModelProtocol, usage: Usage, now_us: int) -> int | None:
+    def source(model: Priced, usage: Usage, now_us: int) -> int | None:
         return now_us if model.id == "other" else None
 
     own = {"m": SMALL, f"{MODEL.provider}:m": LARGE, "x": SMALL}

@@ -21,11 +21,11 @@ from legation.effects import Program
 from legation.models.conversation import (
     Listener,
     ModelFailed,
-    ModelProtocol,
     Prompt,
     Reply,
     Usage,
 )
+from legation.models.prices import Priced
 from legation.money import MOST_NANO
 from legation.runs.event_writer import Journal
 from legation.runs.fold import RunRecord
@@ -195,12 +195,12 @@ def test_a_run_that_pauses_shows_what_it_cost_before_and_behind() -> None:
 
 
 @frozen
-class Priced:
+class Charging:
     """A model that knows its cost, or fails with it."""
 
     cost: Any = None
     fails: bool = False
-    name = "Priced"
+    name = "Charging"
     provider = "Others"
     id: str = "small"
 
@@ -226,7 +226,7 @@ class Priced:
 def test_the_cost_that_a_model_says_comes_first_if_it_is_one(
     cost: Any, prices: Prices | None, shown: float | None
 ) -> None:
-    platform = Platform(agents=(Agent(id="clerk", model=Priced(cost)),), prices=prices)
+    platform = Platform(agents=(Agent(id="clerk", model=Charging(cost)),), prices=prices)
     with Client(platform) as client:
         run = ask(client).json()
         session = client.get("/sessions/s").json()
@@ -235,7 +235,7 @@ def test_the_cost_that_a_model_says_comes_first_if_it_is_one(
 
 
 def test_a_request_without_an_answer_is_paid_for_as_far_as_its_usage_is_known() -> None:
-    platform = Platform(agents=(Agent(id="clerk", model=Priced(fails=True)),), prices=PRICES)
+    platform = Platform(agents=(Agent(id="clerk", model=Charging(fails=True)),), prices=PRICES)
     with Client(platform) as client:
         run = ask(client).json()
         session = client.get("/sessions/s").json()
@@ -246,7 +246,7 @@ def test_a_request_without_an_answer_is_paid_for_as_far_as_its_usage_is_known() 
 
 
 def test_a_source_that_gives_nonsense_fails_the_run_with_an_incident() -> None:
-    def source(model: ModelProtocol, usage: Usage, now_us: int) -> int:
+    def source(model: Priced, usage: Usage, now_us: int) -> int:
         return -1
 
     with Client(desk(Prices(source=source)), raise_errors=False) as client:

@@ -384,10 +384,12 @@ def test_call_of_the_name_of_its_id_and_arguments_that_nobody_can_read() -> None
     ).calls
 
     assert (call.call, call.arguments) == (ToolCall("pay", "pay", "[1]"), {})
+
+
 @pytest.mark.parametrize(("attempt", "tokens"), [(0, 9), (1, 0)])
 def test_the_tokens_of_a_summary_are_those_since_the_last_pause(attempt: int, tokens: int) -> None:
     outcome = encode_outcome("0", "a", {"definition": "d", "summary_usage": [7, 2, 0, 0, 0]})
     step = Step("0", StepKind.START, "a", 1, 1, outcome, 1)
     record = RunRecord("r", 1, {"0": step}, attempt=attempt)
 
-    assert record.sum_tokens() == tokens
+    assert record.sum_usage().total_tokens == tokens

@@ -19,7 +19,8 @@ DESK: Final = ("agent", "desk")
 
 
 def said(share: str, value: int) -> Any:
-    return LimitOverrides(**{share: value})
+    given: dict[str, Any] = {share: value}
+    return LimitOverrides(**given)
 
 
 def table_of(share: str) -> LimitTable:
