@@ -31,47 +31,47 @@ def content(text: object) -> tuple[str, dict[str, Any]]:
     return ("RunContent", {"content": text})
 
 
-DONE: Final = ("RunCompleted", {"content": "hello"})
+DONE: Final[tuple[str, dict[str, Any]]] = ("RunCompleted", {"content": "hello"})
 MODEL: Final[tuple[str, dict[str, Any]]] = ("ModelRequestStarted", {})
-AGAIN: Final = ("ModelRequestStarted", {"again": True})
+AGAIN: Final[tuple[str, dict[str, Any]]] = ("ModelRequestStarted", {"again": True})
 
 
-@pytest.mark.parametrize(
-    ("events", "screen"),
-    [
-        ([MODEL, content("hel"), content("lo"), DONE], ["hel", "lo", "\n"]),
-        ([content("hello\n"), ("RunCompleted", {"content": "hello\n"})], ["hello\n"]),
-        ([DONE], ["hello", "\n"]),
-        ([content("bye"), DONE], ["bye", "\n", "hello", "\n"]),
-        ([content("hm"), MODEL, content("hello"), DONE], ["hm", "\n", "hello", "\n"]),
-        (
-            [content("he"), AGAIN, content("hello"), DONE],
-            ["he", "\n", "! (the answer broke off and begins again)", "hello", "\n"],
-        ),
-        ([AGAIN, DONE], ["hello", "\n"]),
-        ([("RunCompleted", {"content": {"a": "ü"}})], ['{"a": "ü"}', "\n"]),
-        ([("RunCompleted", {"content": None})], []),
-        ([("RunCompleted", {})], []),
-        ([content(None), content(""), content(3), ("RunContent", {})], []),
-        (
-            [("TeamRunContent", {"content": "x"}), ("TeamRunCompleted", {"content": "x"})],
-            ["x", "\n"],
-        ),
-        ([content("x"), ("RunPaused", {})], ["x", "\n"]),
-        ([("RunContinued", {"resumed": True})], ["! (the server has resumed the run)"]),
-        ([("RunContinued", {})], []),
-        ([("RunError", {"content": "No"})], ["! Error: No"]),
-        (
-            [
-                content("x"),
-                ("RunError", {"content": "No: i7", "error_type": "t", "incident": "i7"}),
-            ],
-            ["x", "\n", "! Error: No: i7 (t)"],
-        ),
-        ([("RunCancelled", {"reason": "by you"})], ["! Cancelled: by you"]),
-        ([("Unheard", {"content": "x"}), ("", {})], []),
-    ],
-)
+SHOWN: Final[list[tuple[list[tuple[str, dict[str, Any]]], list[str]]]] = [
+    ([MODEL, content("hel"), content("lo"), DONE], ["hel", "lo", "\n"]),
+    ([content("hello\n"), ("RunCompleted", {"content": "hello\n"})], ["hello\n"]),
+    ([DONE], ["hello", "\n"]),
+    ([content("bye"), DONE], ["bye", "\n", "hello", "\n"]),
+    ([content("hm"), MODEL, content("hello"), DONE], ["hm", "\n", "hello", "\n"]),
+    (
+        [content("he"), AGAIN, content("hello"), DONE],
+        ["he", "\n", "! (the answer broke off and begins again)", "hello", "\n"],
+    ),
+    ([AGAIN, DONE], ["hello", "\n"]),
+    ([("RunCompleted", {"content": {"a": "ü"}})], ['{"a": "ü"}', "\n"]),
+    ([("RunCompleted", {"content": None})], []),
+    ([("RunCompleted", {})], []),
+    ([content(None), content(""), content(3), ("RunContent", {})], []),
+    (
+        [("TeamRunContent", {"content": "x"}), ("TeamRunCompleted", {"content": "x"})],
+        ["x", "\n"],
+    ),
+    ([content("x"), ("RunPaused", {})], ["x", "\n"]),
+    ([("RunContinued", {"resumed": True})], ["! (the server has resumed the run)"]),
+    ([("RunContinued", {})], []),
+    ([("RunError", {"content": "No"})], ["! Error: No"]),
+    (
+        [
+            content("x"),
+            ("RunError", {"content": "No: i7", "error_type": "t", "incident": "i7"}),
+        ],
+        ["x", "\n", "! Error: No: i7 (t)"],
+    ),
+    ([("RunCancelled", {"reason": "by you"})], ["! Cancelled: by you"]),
+    ([("Unheard", {"content": "x"}), ("", {})], []),
+]
+
+
+@pytest.mark.parametrize(("events", "screen"), SHOWN)
 def test_events_of_the_run(events: list[tuple[str, dict[str, Any]]], screen: list[str]) -> None:
     assert shown(*events) == screen
 
