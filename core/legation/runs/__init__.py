@@ -5,7 +5,8 @@ The modules, in the order of a run's life:
 * `ids` gives a run its id, `terms` are the limits that it takes along, and `start` stores it and
   spawns its executor;
 * `executor` takes a claimed run to its end, `register` has what this node works on;
-* `turn` makes the turn of a run: `prompt` begins it, `turn_state` is how far it has come;
+* `turn` makes the turn of a run: `session_history` finds what it is told of its session and has
+  `summaries` made, `prompt` begins it, `turn_state` is how far it has come;
 * `files` says which files it may have, `instructions` asks a function for its instructions;
 * `agent_turn`, `team_turn` and `function_turn` take it, `function_steps` are what a function does
   once, `model_places` lets a call of a model wait for its place, `model_order` asks the next model

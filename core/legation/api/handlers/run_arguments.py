@@ -195,8 +195,8 @@ _OUTCOME: Final = Kind(
     {"examples": ["booked"]}, Reader.value, form={"type": "string", "examples": [""]}
 )
 _COUNT: Final = Kind(
-    {"type": "integer", "minimum": 0, "maximum": MOST},
-    partial(Reader.integer, minimum=0),
+    {"type": "integer", "minimum": 0, "maximum": 1_000_000},
+    partial(Reader.integer, minimum=0, maximum=1_000_000),
 )
 _INDEX: Final = Kind(
     {"type": "integer", "minimum": -1, "maximum": MOST, "default": -1},
