@@ -168,6 +168,10 @@ ONE_FAULT: Mapping[str, tuple[Mapping[str, Any], str]] = {
         "teams[0]: unknown: again",
     ),
     "no table": ({"platform": 1}, "platform: expected a table"),
+    "lists of a guard that are no table": (
+        {"agents": [{"id": "a", "guards": [{"kind": "tool_access", "allow": 3}]}]},
+        "agents[0].guards[0].allow: expected a table",
+    ),
     "a key that is missing": ({"agents": [{"name": "A"}]}, "agents[0].id: missing: id"),
     "a number for a text": ({"platform": {"id": 1}}, "platform.id: expected a string"),
     "a text for true": (
