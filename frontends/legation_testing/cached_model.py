@@ -28,10 +28,10 @@ from legation.models.conversation import (
     Reply,
     Thought,
     ToolCall,
-    Usage,
     storable,
 )
 from legation.models.provider_words import hide_secrets
+from legation.runs.step_outcomes import decode_usage, encode_usage
 from legation_host import open_host
 
 from .misuse import Misuse
@@ -209,7 +209,7 @@ def _encode(reply: Reply) -> dict[str, Any]:
         "calls": [astuple(call) for call in reply.calls],
         "thoughts": [astuple(thought) for thought in reply.thoughts],
         "reasoning": reply.reasoning,
-        "usage": astuple(reply.usage),
+        **encode_usage(reply.usage),
     }
     return {name: value for name, value in whole.items() if value}
 
@@ -217,7 +217,7 @@ def _encode(reply: Reply) -> dict[str, Any]:
 def _decode(answer: Mapping[str, Any]) -> Reply:
     return Reply(
         answer.get("content", ""),
-        Usage(*answer["usage"]),
+        decode_usage(answer),
         tuple(ToolCall(*call) for call in answer.get("calls", ())),
         tuple(Thought(*thought) for thought in answer.get("thoughts", ())),
         answer.get("reasoning", ""),
