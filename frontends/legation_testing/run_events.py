@@ -22,6 +22,10 @@ __all__ = [
     "EVENTS",
     "ModelRequestCompleted",
     "ModelRequestStarted",
+    "PostHookCompleted",
+    "PostHookStarted",
+    "PreHookCompleted",
+    "PreHookStarted",
     "RunCancelled",
     "RunCompleted",
     "RunContent",
@@ -160,6 +164,50 @@ class ModelRequestCompleted(RunEvent):
 
 
 @frozen(kw_only=True, eq=False)
+class PreHookStarted(RunEvent):
+    """A guard is about to look at the message of the run.
+
+    Attributes:
+        pre_hook_name: The name of the guard.
+    """
+
+    pre_hook_name: str
+
+
+@frozen(kw_only=True, eq=False)
+class PreHookCompleted(RunEvent):
+    """A guard has looked at the message of the run.
+
+    Attributes:
+        pre_hook_name: The name of the guard.
+    """
+
+    pre_hook_name: str
+
+
+@frozen(kw_only=True, eq=False)
+class PostHookStarted(RunEvent):
+    """A guard is about to look at the answer.
+
+    Attributes:
+        post_hook_name: The name of the guard.
+    """
+
+    post_hook_name: str
+
+
+@frozen(kw_only=True, eq=False)
+class PostHookCompleted(RunEvent):
+    """A guard has looked at the answer.
+
+    Attributes:
+        post_hook_name: The name of the guard.
+    """
+
+    post_hook_name: str
+
+
+@frozen(kw_only=True, eq=False)
 class ToolCallStarted(RunEvent):
     """A tool is about to be called, or a person is about to be asked about its call.
 
@@ -289,6 +337,10 @@ EVENTS: Final[Mapping[str, type[RunEvent]]] = {
         RunContinued,
         ModelRequestStarted,
         ModelRequestCompleted,
+        PreHookStarted,
+        PreHookCompleted,
+        PostHookStarted,
+        PostHookCompleted,
         ToolCallStarted,
         ToolCallCompleted,
         ToolCallError,

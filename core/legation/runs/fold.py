@@ -105,7 +105,9 @@ class RunRecord:
         for place, step in self.steps.items():
             if step.kind in (StepKind.START, StepKind.MODEL) and step.outcome:
                 outcome = decode_outcome(step.outcome)
-                usage = decode_usage(outcome).plus(decode_usage(outcome, OF_SUMMARY))
+                usage = decode_usage(outcome)
+                if step.kind == StepKind.START:
+                    usage = usage.plus(decode_usage(outcome, OF_SUMMARY))
                 if step.attempt > self.attempt:
                     whole = whole.plus(usage)
                 if "/" in place:

@@ -77,12 +77,12 @@ def history(recent: tuple[tuple[int, str], ...]) -> list[Message]:
             shown = [message for message in shown if message["role"] == "user"]
             messages += [*map(recall, shown), Message("assistant", _describe_pause(told))]
         else:
-            messages += [recall(message) for message in shown if _is_told(message)]
+            messages += [
+                recall(message)
+                for message in shown
+                if message["role"] != "system" or SUMMARY in message
+            ]
     return messages
-
-
-def _is_told(message: Mapping[str, Any]) -> bool:
-    return message["role"] != "system" or SUMMARY in message
 
 
 def _describe_pause(told: Mapping[str, Any]) -> str:

@@ -169,7 +169,8 @@ def decode_model(members: Mapping[str, Any], at_us: int) -> ModelOutcome:
         thoughts=tuple(Thought(*one) for one in members.get("thoughts", ())),
         reasoning=members.get("reasoning", ""),
     )
-    usage, seconds = decode_usage(members), members.get("seconds")
+    usage = Usage(*members["usage"], cost_nano=members.get("cost"))
+    seconds = members.get("seconds")
     correction, prompt = members.get("correction", ""), members.get("prompt")
     model = (str(members["model"][0]), str(members["model"][1])) if "model" in members else None
     return ModelOutcome(message, usage, seconds, calls, correction, model, prompt)

@@ -98,6 +98,10 @@ class StepEnd:
 
 @frozen
 class FinalAnswer:
-    """The answer of a run, of whatever kind: text that was yielded before is not part of it."""
+    """The answer of a run, of whatever kind: text that was yielded before is not part of it.
+
+    Attributes:
+        content: A text, or a value that has a form in JSON.
+    """
 
     content: Any
