@@ -76,8 +76,10 @@ EXCUSED: Final = (
     "frontends/legation_testing/client.py:stream_team",  # documented in docs/howto/testing.md
     "frontends/legation_testing/client.py:confirmation_note",  # a field of the answer to a run
     "frontends/legation_testing/pytest_storm.py:pytest_*",  # hooks that pytest calls
+    "frontends/legation_testing/tool_storm/world.py:override",  # as that of the client
     "frontends/legation_testing/run_events.py:*",  # the members of events: read by their names
     "frontends/legation_testing/run_results.py:*",  # the members of a run: read by their names
+    "frontends/legation_testing/client.py:override",  # a test gives a platform another model
     "frontends/legation_testing/clock.py:now_s",  # a test asserts when something happened
     "frontends/legation_testing/clock.py:set_forward",  # a test sets the clock of the wall
     "frontends/legation_testing/exchange.py:disconnect",  # a test leaves in the middle of a stream

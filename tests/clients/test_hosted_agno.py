@@ -20,6 +20,8 @@ from .processes import started, until_alive
 
 pytest.importorskip("agno", reason="the client of AgentOS is installed by nox -s agentos-client")
 client_module: Any = pytest.importorskip("agno.client")
+http_module: Any = pytest.importorskip("agno.utils.http")
+httpx: Any = pytest.importorskip("httpx")
 
 # The client leaves its connections to the collector.
 OPTIONS: Final = ("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
@@ -74,6 +76,8 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Generator[Ask]:
         command = ("-m", "legation_cli", "serve", "restaurant:platform", "--port", port)
         with started(folder, "served", *command) as said, asyncio.Runner() as runner:
             until_alive(address, said)
+
+            http_module.set_default_async_client(httpx.AsyncClient())  # of others, on their loops
 
             def run(act: Callable[[Any], Awaitable[Any]]) -> Any:
                 async def main() -> Any:
