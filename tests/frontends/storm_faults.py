@@ -192,7 +192,7 @@ FAULTS: Final = {
     ),
     "a claim of messages ignores what is under work": PlantedFault(
         lambda: rewrite((inbox.CLAIM,), _BUSY, "0"),
-        18, ("messages",), ("kills", "stalls"),
+        143, ("messages",), ("kills", "stalls"),
     ),
     "the run of a message is not noted": PlantedFault(
         lambda: rewrite((inbox.ATTACH,), "set run_id = :run_id", "set run_id = run_id"),
@@ -252,7 +252,7 @@ FAULTS: Final = {
     ),
     "an outage counts as up-time": PlantedFault(
         lambda: replace(nodes, "advance", advance_always),
-        56, ("runs",), ("outages",),
+        71, ("runs",), ("outages",),
     ),
     "a beat renews no lease": PlantedFault(
         lambda: rewrite((nodes._ENTER,), "until_us = excluded.until_us", "until_us = until_us"),
