@@ -661,7 +661,8 @@ def test_an_interruptible_program_ends_by_itself_by_time_or_by_a_nudge(
 
     async def main() -> None:
         async with open_host() as host:
-            host.spawn(Stop())
+            if answer == Interrupted("nudge"):
+                host.spawn(Stop())
             asked = Interruptible(resting(seconds, left), "stop", patience)
             assert await host.run(answers(asked)) == [answer]
             assert left == closed

@@ -96,8 +96,9 @@ def _find_models(prices: PriceList, components: _Placed) -> Iterator[tuple[str, 
     for path, component in components:
         asked = {f"{path}.model": component.model}
         asked |= {f"{path}.fallback[{n}]": one for n, one in enumerate(component.fallback)}
-        if component.summarizer is not None:
-            asked[f"{path}.summaries.model"] = component.summarizer
+        summarizer = component.summarizer
+        if summarizer is not None and summarizer is not component.model:
+            asked[f"{path}.summaries.model"] = summarizer
         judges = (guard.by for guard in component.guards)
         asked |= {f"{path}.guards": by.model for by in judges if isinstance(by, JudgingModel)}
         if component.run is None:
