@@ -12,9 +12,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeGuard, TypeVar, cast, get
 
 import cattrs
 from attrs import NOTHING, evolve, field, fields
-from cattrs.cols import is_mapping
 from cattrs.errors import ForbiddenExtraKeysError
-from cattrs.gen import mapping_structure_factory
 
 from .guards import GUARDS, GuardLike
 from .http.refusals import Fault
@@ -908,9 +906,6 @@ def _converter() -> cattrs.Converter:
     converter.register_structure_hook(int, _exactly(int, "an integer"))
     converter.register_structure_hook(bool, _exactly(bool, "true or false"))
     converter.register_structure_hook(float, _number)
-    converter.register_structure_hook_factory(
-        is_mapping, lambda kind: _only_tables(mapping_structure_factory(kind, converter))
-    )
     texts = (tuple[str, ...], tuple[ToolLike, ...], tuple[ModelLike, ...])
     converter.register_structure_hook_func(lambda kind: kind in texts, _texts)
     named = (
@@ -931,6 +926,9 @@ def _converter() -> cattrs.Converter:
     converter.register_structure_hook_func(
         lambda kind: kind == GuardLike, lambda value, _: _structure_guard(converter, value)
     )
+    lists = Mapping[str, tuple[str, ...]]
+    read_lists = _only_tables(converter.get_structure_hook(lists))
+    converter.register_structure_hook_func(lambda kind: kind == lists, read_lists)
     for cls in (Retention, LimitOverrides, NodeLimits, Summaries):
         converter.register_structure_hook(cls, _only_tables(converter.get_structure_hook(cls)))
     return converter

@@ -27,7 +27,8 @@ from legation import (
 from legation.models.conversation import ModelProtocol, Reply, Usage
 from legation.runs.event_writer import EventWriter, Journal
 from legation.runs.events import EventOrigin
-from legation.runs.session_history import NO_USAGE, _count_own
+from legation.runs.prompt import NO_USAGE
+from legation.runs.session_history import _count_own
 from legation.store.failures import StatementFailed
 from legation.store.session_state import FetchState
 from legation.store.summaries import Summary
@@ -118,7 +119,8 @@ def test_a_test_that_overrides_the_model_overrides_all_that_the_run_asks() -> No
         summaries=Summaries(after_runs=2),
         guards=[Length(99), Judge(model=away, instructions="x", of="input")],
     )
-    told = ScriptedModel([*([YES, "Yes."] * 3), "In short.", YES, "Yes."])
+    said: list[Any] = [*([YES, "Yes."] * 3), "In short.", YES, "Yes."]
+    told = ScriptedModel(said)
     with Client(Platform(agents=[agent])) as client, client.override(model=told):
         runs = [client.run("a", "Well?", session_id="s") for _ in range(4)]
 
