@@ -516,7 +516,7 @@ class _Attempt:
 
 @define(eq=False)
 class _Live:
-    """What an execution came to that took place in this attempt."""
+    """The outcome of an execution that took place in this attempt."""
 
     known: bool = False
     value: Any = None

@@ -1,4 +1,4 @@
-"""What a conversation in the terminal asks of the world, as values; `chat_terminal` performs them.
+"""The requests of a conversation in the terminal, as values; `chat_terminal` performs them.
 
 `chat_talk` yields them: `line = yield from Read("> ")` is typed.
 """

@@ -29,7 +29,7 @@ NEVER: Final = 1 << 62
 
 
 class FileState(StrEnum):
-    """Whether what a file said last holds."""
+    """The validity of what a file said last."""
 
     CURRENT = "current"
     STALE = "stale"

@@ -23,7 +23,7 @@ MAX_TEXT: Final = 1 << 20
 
 @frozen
 class Guarded:
-    """What a guard is asked about.
+    """The subject of a guard at one moment.
 
     Attributes:
         at: The moment, one of `MOMENTS`.

@@ -188,7 +188,7 @@ def _late() -> ModelFailed:
 
 @define(eq=False)
 class _Heard:
-    """What a function gave until now."""
+    """The answer of a function until now."""
 
     listener: Listener
     pieces: list[str] = field(factory=list[str])

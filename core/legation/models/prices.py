@@ -34,7 +34,7 @@ _ONE: Final = Usage(1, 1)
 
 
 class Priced(Protocol):
-    """What has a price: a model, or the name of one."""
+    """A thing with a price: a model, or the name of one."""
 
     @property
     def id(self) -> str:
@@ -124,7 +124,7 @@ class _Rates:
 
 @frozen
 class PriceList:
-    """What is known of prices: by `id` or `provider:id` of a model, and by a source.
+    """The known prices: by `id` or `provider:id` of a model, and by a source.
 
     Attributes:
         rates: One's own, which come first.

@@ -90,7 +90,10 @@ class GuardFailed(Exception):
 
 @frozen
 class _Judged:
-    """What guards left, and what they said; `entries` are recorded, as `[at, guard, verdict]`."""
+    """The text or the call as guards left it, and their verdict.
+
+    `entries` are recorded, as `[at, guard, verdict]`.
+    """
 
     guarded: Guarded
     verdict: Refuse | AskPerson | None

@@ -163,32 +163,15 @@ def make_turn(
         )
     limits = Limits(component.max_rounds, component.max_tokens)
     guards = make_guards(component, writer) if component.guards else None
-    if component.kind == "agent":
-        own = Toolbox(component.tools, component.tool_timeout_seconds)
-        hands = own if guards is None else GuardedToolSet(own, guards)
-        return Turn(
-            writer,
-            component.model,
-            hands,
-            state,
-            limits,
-            schema,
-            in_doubt=in_doubt,
-            shape=shape,
-            fallback=component.fallback,
-            guards=guards,
-        )
-    leading = _leader_tools(component, state, taker or make_turn)
-    asks_all = component.mode == "collaborate" and component.members and not state.calls
-    if asks_all and writer.start is not None:
-        state = delegate_to_all(component, state, writer.journal.now_us)
-        definition, members = writer.start
-        writer.start = definition, {**members, "calls": encode_calls(state.calls)}
-    choice = leading.tool_choice
+    choice: str | None = None
+    tools: Toolbox | LeaderToolSet = Toolbox(component.tools, component.tool_timeout_seconds)
+    if component.kind != "agent":
+        tools = leading = _leader_tools(component, state, taker or make_turn)
+        choice, state = leading.tool_choice, _begin_leading(component, writer, state)
     return Turn(
         writer,
         component.model,
-        leading if guards is None else GuardedToolSet(leading, guards),
+        tools if guards is None else GuardedToolSet(tools, guards),
         state,
         limits,
         schema,
@@ -198,6 +181,17 @@ def make_turn(
         component.fallback,
         guards,
     )
+
+
+def _begin_leading(team: Component, writer: EventWriter, state: TurnState) -> TurnState:
+    """Return the state of a leader, which begins with a call of each member where all are asked."""
+    asks_all = team.mode == "collaborate" and team.members and not state.calls
+    if not asks_all or writer.start is None:
+        return state
+    state = delegate_to_all(team, state, writer.journal.now_us)
+    definition, members = writer.start
+    writer.start = definition, {**members, "calls": encode_calls(state.calls)}
+    return state
 
 
 def _leader_tools(team: Component, state: TurnState, taker: Taker) -> LeaderToolSet:
