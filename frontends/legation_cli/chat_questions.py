@@ -36,7 +36,7 @@ _NO: Final = ("n", "no")
 
 @frozen
 class Question:
-    """What the person is asked about one call.
+    """The question to the person about one call.
 
     Attributes:
         asked: The call as it was shown, with the id of its requirement.

@@ -75,7 +75,7 @@ def _shorten(value: object) -> str:
 
 @define
 class Screen:
-    """What is on the screen of one run.
+    """The screen of one run.
 
     Attributes:
         run_id: The run that is shown; the first event without a parent names it.

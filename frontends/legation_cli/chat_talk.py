@@ -72,7 +72,7 @@ ID: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._~-]{1,128}", re.ASCII)
 
 @frozen
 class Options:
-    """What was typed behind `legation chat`.
+    """The options of `legation chat`.
 
     Attributes:
         url: Where the server is, for the greeting.

@@ -26,6 +26,7 @@ from legation.models.conversation import (
     ModelProtocol,
     Prompt,
     Reply,
+    SilentListener,
     Thought,
     ToolCall,
     storable,
@@ -176,30 +177,13 @@ def _plain(value: object) -> Any:
     return value
 
 
-class _Deaf:
-    """A listener to a model that is asked beside the test."""
-
-    def listen(self) -> None:
-        """Begin anew."""
-
-    def hear(self, piece: str) -> None:
-        """Leave out a piece: the whole answer is recorded."""
-
-    def think(self, piece: str) -> None:
-        """Leave out a thought."""
-
-    def settle(self) -> Program[None]:
-        """Store nothing."""
-        yield from ()
-
-
 def _ask(model: ModelProtocol, prompt: Prompt) -> Reply:
     """Ask `model` as a server does: with sockets, in an event loop of its own."""
     with (
         anyio.from_thread.start_blocking_portal() as portal,
         portal.wrap_async_context_manager(open_host()) as host,
     ):
-        reply: Reply = portal.call(partial(host.run, model.respond(prompt, _Deaf())))
+        reply: Reply = portal.call(partial(host.run, model.respond(prompt, SilentListener())))
         return reply
 
 

@@ -20,6 +20,7 @@ __all__ = [
     "ModelProtocol",
     "Prompt",
     "Reply",
+    "SilentListener",
     "Thought",
     "ToolCall",
     "ToolSpec",
@@ -228,6 +229,24 @@ class Listener(Protocol):
     def settle(self) -> Program[None]:
         """Store and show what was heard; a model does this before it waits for more."""
         ...
+
+
+@frozen
+class SilentListener:
+    """A listener to an answer that nobody hears: a judge's, a summary's, one that is recorded."""
+
+    def listen(self) -> None:
+        """Do nothing."""
+
+    def hear(self, piece: str) -> None:
+        """Do nothing."""
+
+    def think(self, piece: str) -> None:
+        """Do nothing."""
+
+    def settle(self) -> Program[None]:
+        """Store nothing."""
+        yield from ()
 
 
 class ModelProtocol(Protocol):

@@ -22,8 +22,7 @@ from ..guards import ANSWERABLE, MAX_TEXT, AskPerson, Guarded, PureGuard, Refuse
 from ..hosted.guards import APPROVE, HostedGuard, JudgingModel
 from ..hosted.registry import Component
 from ..http.messages import compact_json
-from ..models.conversation import Message, Prompt, Reply, ToolCall, Usage, storable
-from ..programs import give
+from ..models.conversation import Message, Prompt, Reply, SilentListener, ToolCall, Usage, storable
 from ..tools import HostedGuardFunction, plain_arguments
 from ..tools.arguments import MAX_ARGUMENTS
 from ..tools.state_values import Unstorable
@@ -102,22 +101,6 @@ class _Judged:
     usage: Usage
 
 
-class _Silent:
-    """A listener for whose answer nobody waits."""
-
-    def listen(self) -> None:
-        pass
-
-    def hear(self, piece: str) -> None:
-        pass
-
-    def think(self, piece: str) -> None:
-        pass
-
-    def settle(self) -> Program[None]:
-        return give(None)
-
-
 def _judge(component: Component, guarded: Guarded, writer: EventWriter) -> Program[_Judged]:
     """Ask the guards of this moment, one after the other, until one refuses."""
     verdict: Refuse | AskPerson | None = None
@@ -183,7 +166,7 @@ def _ask_model(
     """Ask a model once; an answer that is no verdict refuses."""
     rules = f"{judging.instructions}\n\n{_JUDGED}"
     messages = (Message("system", rules), Message("user", guarded.text))
-    call = judging.model.respond(Prompt(messages, output_schema=_VERDICT), _Silent())
+    call = judging.model.respond(Prompt(messages, output_schema=_VERDICT), SilentListener())
     reply = yield from call_in_turn(writer.journal, call)
     writer.journal.now_us = yield from Now()
     usage, found = reply.usage, check_output(_VERDICT, reply.content)

@@ -18,11 +18,18 @@ from attrs import asdict
 from ..config import Summaries
 from ..effects import Log, Now, Program
 from ..http.messages import compact_json
-from ..models.conversation import Message, ModelProtocol, Prompt, Reply, Usage, storable
+from ..models.conversation import (
+    Message,
+    ModelProtocol,
+    Prompt,
+    Reply,
+    SilentListener,
+    Usage,
+    storable,
+)
 from ..store.run_reads import estimate_tokens
 from ..store.run_states import RunState
 from ..store.summaries import StoreSummary, Summary
-from ..values import frozen
 from .event_writer import EventWriter
 from .model_places import call_in_turn
 from .payloads import recall
@@ -87,24 +94,6 @@ def find_older(rule: Summaries, recent: tuple[Told, ...], kept: int) -> tuple[To
 
 def _is_over(told: Told) -> bool:
     return bool(json.loads(told[1]).get("status") != RunState.PAUSED.value)
-
-
-@frozen
-class _Silent:
-    """A listener that nobody hears: the pieces of a summary are no answer of the run."""
-
-    def listen(self) -> None:
-        """Do nothing."""
-
-    def hear(self, piece: str) -> None:
-        """Do nothing."""
-
-    def think(self, piece: str) -> None:
-        """Do nothing."""
-
-    def settle(self) -> Program[None]:
-        """Store nothing."""
-        yield from ()
 
 
 def summarize(
@@ -178,7 +167,7 @@ def _ask(
         return _BUDGET
     instructions = _INSTRUCTIONS.format(max(1, rule.max_tokens // 2))
     messages = (Message("system", instructions), Message("user", text))
-    call = model.respond(Prompt(messages, max_tokens=rule.max_tokens), _Silent())
+    call = model.respond(Prompt(messages, max_tokens=rule.max_tokens), SilentListener())
     try:
         return (yield from call_in_turn(writer.journal, call))
     except Exception as error:  # noqa: BLE001 (whatever a model raises, the run goes on)
