@@ -1,6 +1,7 @@
 """The tokens per second that come through the server, against reading the model directly.
 
     python benchmarks/model_stream.py [--rounds 5] [--tokens 2000] [--json FILE]
+    python benchmarks/model_stream.py --streams 1 --pace 5 --rounds 20 --against core:frontends
 
 A model on loopback (`model_server.py`, a process of its own) streams chat completions; a client
 reads them with httpx2, once from the model itself and once as events of a run from `legation
@@ -12,6 +13,10 @@ stored.
 
 What is sent within the same moment is one event: at full speed there are fewer events than tokens,
 and ten times the tokens are read, so that what a run costs besides does not count.
+
+`--against` names the `PYTHONPATH` of another state of the code: its server is measured in turn with
+this one, and what is printed of both is the CPU per token, and the median of their ratios of the
+same round.  That holds on a machine with other work, where no two rounds are alike.
 """
 
 from __future__ import annotations
@@ -32,7 +37,7 @@ from typing import Any, Final
 import anyio
 import httpx2
 from attrs import asdict, frozen
-from http_load import cpu_seconds, free_port, run_server
+from http_load import Server, cpu_seconds, free_port, run_server
 
 HERE: Final = Path(__file__).parent
 PACE_MS: Final = 5.0
@@ -126,6 +131,28 @@ async def together(read: Any, port: int, streams: int, tokens: int) -> Round:
 
 
 @contextmanager
+def serve(tokens: int, model_port: int, path: str | None = None) -> Generator[Server]:
+    """Run the server, of the code in `path` where that is given, until the block ends."""
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder) / "platform.toml"
+        config.write_text(PLATFORM.format(folder=folder, port=model_port, tokens=tokens))
+        port = free_port()
+        command = [sys.executable, "-m", "legation_cli", "serve", str(config), "--port", str(port)]
+        env = {**os.environ, "PYTHONPATH": path} if path else os.environ
+        with run_server("Legation", command, env, port) as server:
+            anyio.run(together, read_served, port, 1, tokens)
+            yield server
+
+
+def read_and_weigh(server: Server, streams: int, tokens: int) -> Round:
+    """Read `streams` runs of the server; the CPU is all that it spent meanwhile."""
+    before = sum(map(cpu_seconds, server.pids))
+    found = anyio.run(together, read_served, server.port, streams, tokens)
+    spent = sum(map(cpu_seconds, server.pids)) - before
+    return Round(found.tokens, found.events, found.seconds, spent)
+
+
+@contextmanager
 def model(tokens: int, pause_ms: float) -> Generator[int]:
     """Run the model until the block ends; yield its port."""
     command = [sys.executable, str(HERE / "model_server.py")]
@@ -142,19 +169,10 @@ def measure(streams: int, tokens: int, pause_ms: float, rounds: int) -> dict[str
     """Read both ways, in turn; return what was found."""
     plain: list[Round] = []
     ours: list[Round] = []
-    with tempfile.TemporaryDirectory() as folder, model(tokens, pause_ms) as model_port:
-        path = Path(folder) / "platform.toml"
-        path.write_text(PLATFORM.format(folder=folder, port=model_port, tokens=tokens))
-        port = free_port()
-        command = [sys.executable, "-m", "legation_cli", "serve", str(path), "--port", str(port)]
-        with run_server("Legation", command, os.environ, port) as server:
-            anyio.run(together, read_served, port, 1, tokens)
-            for _ in range(rounds):
-                plain.append(anyio.run(together, direct, model_port, streams, tokens))
-                before = sum(map(cpu_seconds, server.pids))
-                found = anyio.run(together, read_served, port, streams, tokens)
-                spent = sum(map(cpu_seconds, server.pids)) - before
-                ours.append(Round(found.tokens, found.events, found.seconds, spent))
+    with model(tokens, pause_ms) as model_port, serve(tokens, model_port) as server:
+        for _ in range(rounds):
+            plain.append(anyio.run(together, direct, model_port, streams, tokens))
+            ours.append(read_and_weigh(server, streams, tokens))
     return show(streams, pause_ms, plain, ours)
 
 
@@ -184,17 +202,48 @@ def show(
     return {**figures, "rounds": [asdict(found) for found in (*plain, *ours)]}
 
 
+def compare(streams: int, tokens: int, pause_ms: float, rounds: int, path: str) -> None:
+    """Print the CPU per token of this code and of that in `path`, measured in turn."""
+    with (
+        model(tokens, pause_ms) as model_port,
+        serve(tokens, model_port, path) as old,
+        serve(tokens, model_port) as new,
+    ):
+        pairs = [
+            [read_and_weigh(server, streams, tokens) for server in (old, new)]
+            for _ in range(rounds)
+        ]
+    pace = f"a token every {pause_ms:g} ms" if pause_ms else "full speed"
+    print(f"{streams:3} streams, {pace}, {rounds} pairs")
+    for name, found in zip(("before", "after"), zip(*pairs, strict=True), strict=True):
+        spent = [one.cpu / one.tokens * 1e6 for one in found]
+        events = statistics.median(one.tokens / one.events for one in found)
+        rate = statistics.median(one.rate for one in found)
+        print(
+            f"  {name:6} {statistics.median(spent):8.1f} µs CPU per token, at least"
+            f" {min(spent):.1f}; {events:.1f} tokens per event; {rate:.0f} tokens/s"
+        )
+    ratio = statistics.median(after.cpu / before.cpu for before, after in pairs)
+    print(f"  ratio {ratio:.3f}")
+
+
 def main() -> None:
     """Ask every question, and print what was found."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=2000)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--streams", type=int, action="append")
+    parser.add_argument("--pace", type=float, action="append", help="ms; 0 is full speed")
+    parser.add_argument("--against", help="the PYTHONPATH of another state of the code")
     options = parser.parse_args()
     report: dict[str, Any] = {}
-    for streams in (1, 100):
-        for pause_ms in (PACE_MS, 0.0):
+    for streams in options.streams or (1, 100):
+        for pause_ms in options.pace or (PACE_MS, 0.0):
             tokens = options.tokens * (1 if pause_ms else 10) // (1 if streams == 1 else 10)
+            if options.against:
+                compare(streams, tokens, pause_ms, options.rounds, options.against)
+                continue
             found = measure(streams, tokens, pause_ms, options.rounds)
             report[f"{streams} streams, {pause_ms:g} ms"] = found
     print(f"aim: a ratio of at least {AIM} at one stream")

@@ -210,10 +210,14 @@ class NextChunk(Asks[bytes | Unreachable]):
     """The next bytes of `stream`, as they came; empty at its end.
 
     After the end, and after `Unreachable`, the stream is closed; a closed one is at its end.
+
+    Whoever asks with `rest_seconds` has time: the host may wait for so long, within the time-out,
+    and answer with all that came meanwhile.  It is woken once then, and not for each packet.
     """
 
     stream: int
     timeout_seconds: float
+    rest_seconds: float = 0.0
 
 
 @frozen

@@ -355,7 +355,7 @@ async def _next_chunk(turn: _Turn, effect: NextChunk) -> bytes | Unreachable:
     if body is None:
         await anyio.lowlevel.checkpoint()
         return b""
-    chunk = await body.next(effect.timeout_seconds)
+    chunk = await body.next(effect.timeout_seconds, effect.rest_seconds)
     if not chunk or isinstance(chunk, Unreachable):
         await turn.close(effect.stream)
     return chunk

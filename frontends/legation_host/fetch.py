@@ -98,17 +98,15 @@ class ResponseBody:
     _response: Response
     _chunks: AsyncIterator[bytes]
 
-    async def next(self, timeout_seconds: float) -> bytes | Unreachable:
+    async def next(self) -> bytes | Unreachable:
         """Return what came next, empty at the end; after that, or a failure, it is closed."""
-        with anyio.move_on_after(timeout_seconds):
-            try:
-                async for chunk in self._chunks:
-                    if chunk:
-                        return chunk
-            except Exception as error:  # noqa: BLE001 (raised where it is ours)
-                return _unreachable(error)
-            return b""
-        return Unreachable("timeout")
+        try:
+            async for chunk in self._chunks:
+                if chunk:
+                    return chunk
+        except Exception as error:  # noqa: BLE001 (raised where it is ours)
+            return _unreachable(error)
+        return b""
 
     async def aclose(self) -> None:
         """Close the connection, unless the body was read to its end.

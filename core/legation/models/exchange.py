@@ -50,6 +50,10 @@ _BREAKS_FOR_A_RETRY: Final = 4
 # What may still come once the model is done: the usage, and the end of the body.
 _TAIL_SECONDS: Final = 2.0
 _END_SECONDS: Final = 0.25
+# Between two events of an answer that is followed: a reader sees no more, and each event costs a
+# transaction.  Those at the beginning are nearer to each other, so that a short answer is not late.
+_WINDOW_SECONDS: Final = 0.05
+_FIRST_WINDOW_SECONDS: Final = _WINDOW_SECONDS / 4
 # What a provider says about an error: nobody waits long for it, and it is short.
 _WORDS_SECONDS: Final = 1.0
 _WORDS_BYTES: Final = 16_384
@@ -122,6 +126,7 @@ class _Progress:
     heard: bool = False
     thought: bool = False
     unsettled: bool = False
+    window: float = _FIRST_WINDOW_SECONDS
 
     def begin_anew(self) -> None:
         if self.heard or self.thought:
@@ -139,10 +144,14 @@ class _Progress:
             self.thought = self.unsettled = True
             self.listener.think(piece)
 
-    def settle(self) -> Program[None]:
-        if self.unsettled:
-            self.unsettled = False
-            yield from self.listener.settle()
+    def settle(self) -> Program[float]:
+        """Show what was heard; return for how long nothing more has to be shown, in seconds."""
+        if not self.unsettled:
+            return 0.0
+        self.unsettled = False
+        yield from self.listener.settle()
+        rest, self.window = self.window, min(2 * self.window, _WINDOW_SECONDS)
+        return rest
 
 
 def ask(question: Question, new_answer: Callable[[], Answer], listener: Listener) -> Program[Reply]:
@@ -291,9 +300,10 @@ def _read(
         return answer.reply()
     decoder, size = Decoder(), 0
     while not answer.complete:
-        yield from progress.settle()
-        patience = min(_TAIL_SECONDS, question.idle_seconds) if answer.has_ended else None
-        chunk = yield from NextChunk(head.stream, patience or question.idle_seconds)
+        rest, patience = (yield from progress.settle()), question.idle_seconds
+        if answer.has_ended:
+            rest, patience = 0.0, min(_TAIL_SECONDS, patience)
+        chunk = yield from NextChunk(head.stream, patience, rest)
         if isinstance(chunk, Unreachable):
             if not answer.has_ended:
                 raise _cut(chunk)
