@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
+from urllib.request import getproxies
 
 import anyio
 import anyio.to_thread
@@ -17,10 +18,15 @@ from legation.effects import Fetch, FetchReply, OpenStream, Unreachable
 if TYPE_CHECKING:
     from httpx2 import AsyncClient, Request, Response
 
+    from .held_reads import HeldStream
+
 __all__ = ["CONNECTIONS", "Fetcher", "ResponseBody"]
 
 CONNECTIONS: Final = 256
 """Open at one time.  Whoever needs one more waits for it, and the wait counts as any other."""
+
+KEPT: Final = 32
+"""Of these, open without a request."""
 
 CLOSE_SECONDS: Final = 2.0
 """For saying good-bye to a peer; then the connection is left to the operating system."""
@@ -78,10 +84,14 @@ class Fetcher:
 
 def _new_client() -> AsyncClient:
     httpx2: Any = import_module("httpx2")
+    transport: Any = None
+    if not any(getproxies().get(scheme) for scheme in ("http", "https", "all")):
+        transport = import_module(f"{__package__}.held_reads").Transport(CONNECTIONS, KEPT)
     client: AsyncClient = httpx2.AsyncClient(
         follow_redirects=False,
         timeout=None,
-        limits=httpx2.Limits(max_connections=CONNECTIONS, max_keepalive_connections=32),
+        limits=httpx2.Limits(max_connections=CONNECTIONS, max_keepalive_connections=KEPT),
+        transport=transport,
     )
     # What one peer of one caller hands out is not shown to it again on behalf of another.
     cookiejar: Any = import_module("http.cookiejar")
@@ -97,6 +107,7 @@ class ResponseBody:
     headers: Mapping[str, str]
     _response: Response
     _chunks: AsyncIterator[bytes]
+    held: HeldStream | None = None
 
     async def next(self) -> bytes | Unreachable:
         """Return what came next, empty at the end; after that, or a failure, it is closed."""
@@ -123,8 +134,13 @@ class ResponseBody:
 async def _open(client: AsyncClient, effect: OpenStream) -> ResponseBody | Unreachable:
     try:
         response = await client.send(_request(client, effect), stream=True)
+        stream: Any = response.extensions.get("network_stream")
         body = ResponseBody(
-            response.status_code, dict(response.headers), response, response.aiter_raw()
+            response.status_code,
+            dict(response.headers),
+            response,
+            response.aiter_raw(),
+            stream if hasattr(stream, "hold") else None,
         )
         if _is_encoded(response):
             await body.aclose()
@@ -196,15 +212,18 @@ async def _read(response: Response, max_bytes: int) -> bytes:
 def _reason(error: Exception) -> str | None:
     """Return why there was no reply, or None when that is a fault of ours."""
     httpx2: Any = import_module("httpx2")
+    core: Any = import_module("httpcore2")  # raises its own where no proxy is between
     if isinstance(error, _BodyTooLarge):
         return "too-large"
     if any(isinstance(cause, ssl.SSLError) for cause in _causes(error)):
         return "tls"
-    if isinstance(error, httpx2.TimeoutException):
+    if isinstance(error, (httpx2.TimeoutException, core.TimeoutException)):
         return "timeout"
-    if isinstance(error, (httpx2.ConnectError, httpx2.ProxyError)):
+    if isinstance(error, (httpx2.ConnectError, httpx2.ProxyError, core.ConnectError)):
         return "connect"
     if isinstance(error, (_Encoded, httpx2.RequestError, httpx2.InvalidURL, UnicodeError)):
+        return "protocol"
+    if isinstance(error, (core.NetworkError, core.ProtocolError, core.UnsupportedProtocol)):
         return "protocol"
     return None
 

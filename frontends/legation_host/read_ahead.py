@@ -1,11 +1,12 @@
 """A body that is read ahead of whoever wants it.
 
 A model sends a token at a time, and a program that stores what it heard takes longer over each than
-the model does.  Were the next chunk read only when it is asked for, every token would cost a
-transaction.  So a task reads on meanwhile, and what has come is handed over as one.
+the model does.  Were a chunk read only when it is asked for, every token would cost a transaction.
+So what came meanwhile is handed over as one.
 
-Being woken costs more than reading.  While a program rests, the task stops behind the chunk that it
-was waiting for: what follows gathers in the kernel, and is read in a few steps at the rest's end.
+Where the connection can be held, it gathers in the kernel, and nobody is woken for it: a task reads
+when the program asks, until nothing more is there.  Over a proxy that task reads on all the time.
+A read cannot be given up half-way without the loss of the connection; so it has its own task.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ __all__ = ["ReadAhead"]
 AHEAD_BYTES: Final = 256 << 10
 """Beyond this the peer waits: the kernel's buffers fill, and it can send no more."""
 
-# So many turns of the event loop are between the reading of what the kernel has and its being
-# here, and some more: on trio 2, on asyncio 4.
-_TURNS: Final = 6
+# A record of TLS takes a turn or several of the event loop to be read.  Where none came for so
+# many, there is none; and whoever sends without an end is not read without one.
+_QUIET_TURNS: Final = 5
+_TURNS: Final = 256
 
 
 @define(eq=False)
@@ -38,8 +40,7 @@ class ReadAhead:
     _come: list[bytes] = field(factory=list[bytes], init=False)
     _size: int = field(default=0, init=False)
     _last: bytes | Unreachable | Exception | None = field(default=None, init=False)
-    _resting: bool = field(default=False, init=False)
-    _halted: bool = field(default=False, init=False)
+    _wanted: bool = field(default=False, init=False)
     _news: anyio.Event = field(factory=anyio.Event, init=False)
     _room: anyio.Event = field(factory=anyio.Event, init=False)
     _done: anyio.Event = field(factory=anyio.Event, init=False)
@@ -47,10 +48,15 @@ class ReadAhead:
 
     async def pump(self) -> None:
         """Read the body to its end, or until it is closed; then let go of it."""
+        held = self._body.held
         try:
             with self._scope:
+                if held is not None:
+                    held.hold = self._hold
                 await self._read()
         finally:
+            if held is not None:
+                held.hold = None
             with anyio.CancelScope(shield=True):
                 await self._body.aclose()
             self._last = self._last if self._last is not None else b""
@@ -70,24 +76,40 @@ class ReadAhead:
             self._come.append(chunk)
             self._size += len(chunk)
             self._news.set()
-            while self._resting or self._size >= AHEAD_BYTES:
-                self._room, self._halted = anyio.Event(), True
-                await self._room.wait()
-                self._halted = False
+            while self._size >= AHEAD_BYTES:
+                await self._await_room()
+
+    async def _hold(self) -> None:
+        """Wait with the next read until it is wanted: all that was read before is here."""
+        held = self._body.held
+        if self._come and held is not None and held.empty:
+            self._wanted = False
+        while not self._wanted:
+            await self._await_room()
+
+    async def _await_room(self) -> None:
+        self._room = anyio.Event()
+        await self._room.wait()
 
     async def next(self, timeout_seconds: float, rest_seconds: float = 0.0) -> bytes | Unreachable:
         """Return what has come, or what comes first; empty at the end.
 
-        With `rest_seconds`, wait so long at first, unless the end has come or there is no room.
+        With `rest_seconds`, what came in these is returned, unless the end was seen before.
         """
         rest_seconds = min(rest_seconds, timeout_seconds)
         if rest_seconds > 0 and self._is_reading():
-            await self._rest(rest_seconds)
+            with anyio.move_on_after(rest_seconds):
+                await self._done.wait()
             timeout_seconds -= rest_seconds
+        self._wanted = True
+        self._room.set()
         if not self._come and self._last is None:
             self._news = anyio.Event()
             with anyio.move_on_after(timeout_seconds):
                 await self._news.wait()
+        if self._body.held is not None:
+            await self._read_on()
+        self._wanted = False
         if self._come:
             data = b"".join(self._come)
             self._come.clear()
@@ -102,21 +124,15 @@ class ReadAhead:
         """Return whether more may come, and there is room for it."""
         return self._last is None and self._size < AHEAD_BYTES
 
-    async def _rest(self, seconds: float) -> None:
-        """Let the peer go on for so long; then read what the kernel has of it."""
-        self._resting = True
-        try:
-            with anyio.move_on_after(seconds):
-                await self._done.wait()
-        finally:
-            self._resting = False
-            halted = self._halted
-            self._room.set()
-        left = _TURNS if halted else 0
-        while left and self._is_reading():
+    async def _read_on(self) -> None:
+        """Let the task read all that is there, which one read may not have taken."""
+        quiet = turns = 0
+        while self._come and self._wanted and self._is_reading() and quiet < _QUIET_TURNS:
+            if turns == _TURNS:
+                return
             known = self._size
             await anyio.lowlevel.checkpoint()
-            left = left - 1 if self._size == known else _TURNS
+            turns, quiet = turns + 1, quiet + 1 if self._size == known else 0
 
     async def aclose(self) -> None:
         """Stop reading, and wait until the connection is closed or free again."""

@@ -33,6 +33,7 @@ from .conversation import (
     ToolCall,
     ToolSpec,
     Usage,
+    storable,
 )
 from .exchange import ask
 from .http_settings import HostedModel, base_url
@@ -272,11 +273,13 @@ class _Completion:
             if choice.get("index"):  # only one is asked for
                 continue
             part = table(choice.get(key))
-            said += _words(part.get("content"))
-            self.thinking.take(part)
-            self.refused |= bool(text(part.get("refusal")))
-            for call in map(table, items(part.get("tool_calls"))):
-                self._part_of_call(call, whole=key == "message")
+            content = part.get("content")
+            said += storable(content) if type(content) is str else _words(content)
+            if type(content) is not str or len(part) > 1:  # most tokens are a text and nothing else
+                self.thinking.take(part)
+                self.refused |= bool(text(part.get("refusal")))
+                for call in map(table, items(part.get("tool_calls"))):
+                    self._part_of_call(call, whole=key == "message")
             self.finish = text(choice.get("finish_reason")) or self.finish
         if said:
             self.pieces.append(said)
