@@ -7,6 +7,7 @@ here, by the client's own means, and ask before they read.
 
 Imported at the first request: what it rests on takes a while to load.
 """
+# ruff: noqa: ASYNC109  the interface is the client's
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class ReadAhead:
 
         With `rest_seconds`, what came in these is returned, unless the end was seen before.
         """
-        rest_seconds = min(rest_seconds, timeout_seconds)
+        rest_seconds = min(rest_seconds, timeout_seconds / 2)  # the rest of the time is to read in
         if rest_seconds > 0 and self._is_reading():
             with anyio.move_on_after(rest_seconds):
                 await self._done.wait()

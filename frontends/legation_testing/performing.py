@@ -206,7 +206,7 @@ def _next_chunk(world: World, task: Task[Any], effect: effects.NextChunk) -> Any
     body = _stream(task, effect.stream, Arriving)
     if body is None:
         return b""
-    took = body.next(world.clock.elapsed_us, effect.timeout_seconds)
+    took = body.next(world.clock.elapsed_us, effect.timeout_seconds, effect.rest_seconds)
     if not took.outcome or isinstance(took.outcome, Unreachable):
         task.close_streams(effect.stream)
     return _after(world, task, effect, took)

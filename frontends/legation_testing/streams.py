@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
+from bisect import bisect_right
 from collections.abc import AsyncIterable, AsyncIterator, Mapping
 from typing import Any, cast
 
@@ -61,8 +62,18 @@ class Arriving:
     _opened_us: int
     _at: int = field(default=0, init=False)
 
-    def next(self, now_us: int, timeout_seconds: float) -> StepResult:
-        """Return what comes next, or the time-out, and the seconds until then."""
+    def next(self, now_us: int, timeout_seconds: float, rest_seconds: float = 0.0) -> StepResult:
+        """Return what comes next, or the time-out, and the seconds until then.
+
+        What comes within `rest_seconds` is one; where the body ends in them, that ends the rest.
+        """
+        rest = min(rest_seconds, timeout_seconds)
+        times, first = self._chunks.times(), self._at
+        passed = (now_us - self._opened_us) / 1_000_000
+        if rest > 0 and times[first] <= passed + rest and first < len(self._chunks.chunks):
+            self._at = bisect_right(times, passed + rest, first, len(self._chunks.chunks))
+            seconds = min(rest, max(0.0, times[-1] - passed))
+            return StepResult(b"".join(self._chunks.chunks[first : self._at]), seconds)
         due = self._opened_us / 1_000_000 + self._chunks.times()[self._at]
         seconds = max(0.0, due - now_us / 1_000_000)
         if seconds > 0 and not seconds < timeout_seconds:

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import gc
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, Self
 
 import anyio
@@ -25,8 +27,10 @@ from legation.effects import (
 )
 from legation_host import open_host
 from legation_host.fetch import CONNECTIONS, Fetcher
+from legation_host.held_reads import HeldStream
 
 from .host_units import BACKENDS, run
+from .test_tls import write_pair
 
 
 @contextmanager
@@ -285,11 +289,14 @@ class Peer:
     """A server that streams as it is told, and counts its connections.
 
     Each request is answered with the head and then whatever `script` says: bytes to send, seconds
-    to wait, None to break the connection.
+    to wait, None to break the connection, an event to set.
     """
 
-    def __init__(self, *script: bytes | float | None) -> None:
+    def __init__(
+        self, *script: bytes | float | threading.Event | None, tls: ssl.SSLContext | None = None
+    ) -> None:
         self.script = script
+        self.tls = tls
         self.accepted = 0
         self.open = 0
         self._stop = threading.Event()
@@ -322,6 +329,8 @@ class Peer:
                 self._threads[-1].start()
 
     def _answer(self, peer: socket.socket) -> None:
+        if self.tls is not None:
+            peer = self.tls.wrap_socket(peer, server_side=True)
         with peer, suppress(OSError):
             if _request(peer):
                 peer.settimeout(None)
@@ -337,6 +346,8 @@ class Peer:
                 peer.sendall(step)
             elif step is None:
                 return
+            elif isinstance(step, threading.Event):
+                step.set()
             else:
                 self._wait(peer, step)
 
@@ -391,6 +402,56 @@ def test_a_body_is_read_as_it_comes(backend: str) -> None:
     assert isinstance(head, Streaming)
     assert (head.stream, head.status, head.headers["x-thing"]) == (1, 200, "a")
     assert chunks == [b"one", b"two", b"", b"", None]
+
+
+@BACKENDS
+@pytest.mark.parametrize("way", ["plain", "tls", "proxy"])
+def test_what_comes_while_a_program_rests_is_one_answer(
+    backend: str, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = threading.Event()
+    words = [b"%d " % number for number in range(40)]
+    context = None
+    if way == "tls":
+        pair = write_pair(tmp_path)
+        monkeypatch.setenv("SSL_CERT_FILE", str(pair.certfile))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(pair.certfile, pair.keyfile)
+    reads: list[int] = []
+    read = HeldStream.read
+
+    async def counted(self: HeldStream, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109
+        reads.append(max_bytes)
+        return await read(self, max_bytes, timeout)
+
+    monkeypatch.setattr(HeldStream, "read", counted)
+
+    def program(url: str) -> Program[list[Any]]:
+        yield from OpenStream("GET", url)
+        got: list[Any] = [(yield from NextChunk(1, 10.0))]
+        while not sent.is_set():
+            yield from Sleep(0.01)
+        while got[-1]:
+            got.append((yield from NextChunk(1, 10.0, 0.05)))
+        return got
+
+    script = (HEAD, chunk(b"first "), 0.05, *map(chunk, words), sent, 0.3, END)
+    with Peer(*script, tls=context) as peer:
+        url = peer.url
+        if way == "tls":
+            url = url.replace("http://127.0.0.1", "https://localhost")
+        if way == "proxy":
+            monkeypatch.setenv("HTTP_PROXY", peer.url)
+            url = "http://nowhere.invalid/"
+        got = streamed(backend, program(url))
+
+    assert b"".join(got) == b"first " + b"".join(words)
+    if way == "proxy":
+        assert not reads  # that connection is the client's own
+    else:
+        assert got == [b"first ", b"".join(words), b""]
+    if way == "plain":
+        assert len(reads) < 8
 
 
 @BACKENDS

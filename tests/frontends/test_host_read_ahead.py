@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeAlias
 
 import anyio
@@ -25,8 +25,9 @@ class Given:
     parts: list[Part]
     read: int = field(default=0, init=False)
     closed: int = field(default=0, init=False)
+    held: Any = None
 
-    async def next(self, timeout_seconds: float) -> bytes | Unreachable:
+    async def next(self) -> bytes | Unreachable:
         await anyio.lowlevel.checkpoint()
         while self.parts:
             part = self.parts.pop(0)
@@ -41,6 +42,35 @@ class Given:
     async def aclose(self) -> None:
         await anyio.lowlevel.checkpoint()
         self.closed += 1
+
+
+@define(eq=False)
+class Held(Given):
+    """A body on a connection that can be held: each of its reads brings several parts, or waits."""
+
+    reads: list[list[bytes] | float] = field(factory=list["list[bytes] | float"], kw_only=True)
+    empty: bool = field(default=True, kw_only=True)
+    hold: Callable[[], Awaitable[None]] | None = field(default=None, init=False)
+    turns: int = field(default=0, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.held = self
+
+    async def next(self) -> bytes | Unreachable:
+        while not self.parts and self.reads:
+            assert self.hold is not None
+            await self.hold()
+            self.turns += 1
+            read = self.reads.pop(0)
+            await anyio.lowlevel.checkpoint()
+            if isinstance(read, float):
+                await anyio.sleep(read)
+            else:
+                self.parts += read
+        self.read += len(self.parts) > 0
+        part = self.parts.pop(0) if self.parts else b""
+        assert isinstance(part, (bytes, Unreachable))
+        return part
 
 
 def reading(
@@ -135,3 +165,69 @@ def test_who_waits_is_told_that_it_was_closed(backend: str) -> None:
             assert await stream.next(5) == b""
 
     reading(backend, Given([60.0]), use)
+
+
+@BACKENDS
+def test_what_comes_in_a_rest_is_one_and_nothing_is_lost(backend: str) -> None:
+    async def use(stream: ReadAhead) -> None:
+        assert await stream.next(5) == b"one"
+        assert await stream.next(5, 0.2) == b"twothree"
+        assert await stream.next(5, 0.01) == b"four"
+        assert await stream.next(5, 60) == b""
+
+    reading(backend, Given([b"one", 0.02, b"two", 0.02, b"three", 0.4, b"four"]), use)
+
+
+@BACKENDS
+def test_a_rest_leaves_time_to_read(backend: str) -> None:
+    async def use(stream: ReadAhead) -> None:
+        assert await stream.next(0.04, 60) == b"one"
+        assert await stream.next(0.02, 60) == Unreachable("timeout")
+
+    reading(backend, Held([], reads=[[b"one"], 60.0]), use)
+
+
+@BACKENDS
+def test_a_connection_is_read_when_it_is_wanted_and_not_before(backend: str) -> None:
+    given = Held([b"with the head"], reads=[[b"one", b"two"], [b"three"]])
+
+    async def use(stream: ReadAhead) -> None:
+        await anyio.sleep(0.02)
+        assert given.turns == 0
+        assert await stream.next(5) == b"with the headonetwo"
+        await anyio.sleep(0.02)
+        assert given.turns == 1
+        assert [await stream.next(5, 0.01) for _ in range(3)] == [b"three", b"", b""]
+        assert given.hold is None
+
+    reading(backend, given, use)
+
+
+@BACKENDS
+def test_all_records_of_an_encrypted_connection_are_one_answer(backend: str) -> None:
+    given = Held([], reads=[[b"one"], [b"two"], [b"three"], 60.0], empty=False)
+
+    async def use(stream: ReadAhead) -> None:
+        assert await stream.next(5, 0.01) == b"onetwothree"
+
+    reading(backend, given, use)
+
+
+@BACKENDS
+def test_records_without_an_end_are_answered_all_the_same(backend: str) -> None:
+    given = Held([], reads=[[b"."] for _ in range(100_000)], empty=False)
+
+    async def use(stream: ReadAhead) -> None:
+        data = await stream.next(5)
+        assert isinstance(data, bytes)
+        assert 0 < len(data) < 1_000
+
+    reading(backend, given, use)
+
+
+@BACKENDS
+def test_closing_ends_it_where_it_is_held(backend: str) -> None:
+    async def use(stream: ReadAhead) -> None:
+        assert await stream.next(5) == b"one"
+
+    reading(backend, Held([], reads=[[b"one"], [b"two"]]), use)

@@ -88,6 +88,17 @@ def test_a_chunk_comes_when_it_comes_whoever_asks() -> None:
     assert elapsed == 3.5
 
 
+def test_what_comes_within_a_rest_is_one() -> None:
+    rest, late = NextChunk(1, 5.0, 1.0), NextChunk(1, 0.5, 1.0)
+    given = Chunks(200, {}, [b"a", b"b", b"c", b"d"], [0.0, 0.5, 1.0, 3.0, 0.25])
+    got, elapsed = simulated(given, OPEN, NEXT, rest, rest, late)
+
+    assert (got[1:], elapsed) == ([b"a", b"b", b"c", Unreachable("timeout")], 2.5)
+    given = Chunks(200, {}, [b"a", b"b", b"c"], [0.0, 0.25, 0.25, 0.25])
+    assert simulated(given, OPEN, NEXT, rest, rest)[0][1:] == [b"a", b"bc", b""]
+    assert simulated(given, OPEN, NEXT, rest)[1] == 0.75
+
+
 @pytest.mark.parametrize(
     ("given", "expected", "elapsed"),
     [

@@ -54,6 +54,8 @@ _END_SECONDS: Final = 0.25
 # transaction.  Those at the beginning are nearer to each other, so that a short answer is not late.
 _WINDOW_SECONDS: Final = 0.05
 _FIRST_WINDOW_SECONDS: Final = _WINDOW_SECONDS / 4
+# Where so much comes at once, no reader keeps up, and a pause would hold up the model.
+_BULK_BYTES: Final = 65_536
 # What a provider says about an error: nobody waits long for it, and it is short.
 _WORDS_SECONDS: Final = 1.0
 _WORDS_BYTES: Final = 16_384
@@ -298,11 +300,13 @@ def _read(
     if kind.startswith("application/json"):
         yield from _read_whole(question, head, answer, progress)
         return answer.reply()
-    decoder, size = Decoder(), 0
+    decoder, size, came = Decoder(), 0, 0
     while not answer.complete:
         rest, patience = (yield from progress.settle()), question.idle_seconds
         if answer.has_ended:
-            rest, patience = 0.0, min(_TAIL_SECONDS, patience)
+            patience = min(_TAIL_SECONDS, patience)
+        if answer.has_ended or came >= _BULK_BYTES:
+            rest = 0.0
         chunk = yield from NextChunk(head.stream, patience, rest)
         if isinstance(chunk, Unreachable):
             if not answer.has_ended:
@@ -310,7 +314,8 @@ def _read(
             break
         if not chunk:
             break
-        size += len(chunk)
+        came = len(chunk)
+        size += came
         if size > question.max_bytes:
             raise Trouble("too_large")
         _take(decoder.feed(chunk), answer, progress)

@@ -56,10 +56,10 @@ def test_a_stream_effect_by_effect() -> None:
         (NextChunk(5, 120.0), b": nothing yet\n\n"),
         (NextChunk(5, 120.0), said("Good ")),
         (SETTLED, None),
-        (NextChunk(5, 120.0), said("morning")[:20]),
+        (NextChunk(5, 120.0, 0.0125), said("morning")[:20]),
         (NextChunk(5, 120.0), said("morning")[20:]),
         (SETTLED, None),
-        (NextChunk(5, 120.0), said("", "stop")),
+        (NextChunk(5, 120.0, 0.025), said("", "stop")),
         (NextChunk(5, 2.0), DONE),
         (NextChunk(5, 0.25), b""),
     ]
@@ -67,6 +67,28 @@ def test_a_stream_effect_by_effect() -> None:
     assert play(MODEL.respond(HELLO, ear), script) == Reply("Good morning")
     assert ear.pieces == ["Good ", "morning"]
     assert close_at_every_effect(lambda: MODEL.respond(HELLO, Ear()), script) == len(script)
+
+
+def rests_of(*chunks: bytes) -> list[float]:
+    """Return how long is rested before each chunk, of an answer that comes in these."""
+    question = ChatCompletions(id="gpt", base_url="http://127.0.0.1:9")
+    effects = asked(question, HELLO, Played((*chunks, said("", "stop") + DONE))).of(NextChunk)
+    return [effect.rest_seconds for effect in effects[:-1]]
+
+
+def test_the_first_piece_is_shown_at_once_and_others_in_windows() -> None:
+    ping, large = b": nothing yet\n\n", said("a" * 65_536)
+
+    assert rests_of(ping, *[said("a")] * 5) == [0, 0, 0.0125, 0.025, 0.05, 0.05, 0.05]
+    assert rests_of(said("a"), ping, said("a")) == [0, 0.0125, 0, 0.025]
+    assert rests_of(said("a"), large, said("a")) == [0, 0.0125, 0, 0.05]
+
+
+def test_nobody_rests_behind_the_end_of_an_answer() -> None:
+    outcome = asked(MODEL, HELLO, Played((said("Good "), said("morning", "stop"), DONE)))
+
+    rests = [effect.rest_seconds for effect in outcome.of(NextChunk)]
+    assert rests == [0, 0.0125, 0, 0]
 
 
 def test_what_came_last_is_stored_with_what_follows() -> None:

@@ -98,6 +98,21 @@ def _as_it_comes(bench: Bench) -> Program[None]:
     yield from await_no_connection(bench, path)
 
 
+def _rests(bench: Bench) -> Program[None]:
+    head = yield from open_stream(bench, "/stalled/resting")
+    first = yield from ask_at_once(NextChunk(head.stream, LONG, SHORT))
+    expect("what had come, though nothing follows", first, b"one ")
+    late = yield from ask_in_vain(NextChunk(head.stream, SHORT, LONG))
+    expect("a rest within the time-out", late, Unreachable("timeout"))
+    head = yield from open_stream(bench, "/pieces/resting")
+    data = b""
+    while chunk := (yield from ask_at_once(NextChunk(head.stream, LONG, SHORT))):
+        if isinstance(chunk, Unreachable):
+            raise Broken(f"what came with rests was {data!r}, then {chunk!r}")
+        data += chunk
+    expect("the bytes that came with rests", data, b"one two three")
+
+
 def _breaks(bench: Bench) -> Program[None]:
     head = yield from open_stream(bench, "/broken")
     data, end = yield from _read(head.stream)
@@ -236,6 +251,12 @@ CASES: Final = (
         NextChunk,
         "Bytes are handed over as they come; what is late is a time-out, and closes",
         _as_it_comes,
+    ),
+    Case(
+        "NextChunk.rests",
+        NextChunk,
+        "With `rest_seconds` nothing is lost, and what came is answered though nothing follows",
+        _rests,
     ),
     Case("NextChunk.breaks", NextChunk, "A connection that breaks is not an end", _breaks),
     Case(
