@@ -34,7 +34,7 @@ class HeldStream(httpcore2.AsyncNetworkStream):
     """
 
     _stream: httpcore2.AsyncNetworkStream
-    _encrypted: bool = False
+    _encrypted: bool = field(default=False, alias="encrypted")
     hold: Callable[[], Awaitable[None]] | None = field(default=None, init=False)
     empty: bool = field(default=False, init=False)
 
@@ -92,8 +92,10 @@ class _Backend(httpcore2.AsyncNetworkBackend):
 
 def _find_opener() -> httpcore2.AsyncNetworkBackend:
     loop: Any = anyio.lowlevel.current_token().native_token
-    on_trio = hasattr(loop, "run_sync_soon")
-    return httpcore2.TrioBackend() if on_trio else httpcore2.AnyIOBackend()
+    made: Any = httpcore2  # what it has depends on what is installed
+    made = made.TrioBackend() if hasattr(loop, "run_sync_soon") else made.AnyIOBackend()
+    opener: httpcore2.AsyncNetworkBackend = made
+    return opener
 
 
 class _Body(httpx2.AsyncByteStream):
@@ -134,7 +136,7 @@ class Transport(httpx2.AsyncBaseTransport):
             content=request.stream,
             extensions=request.extensions,
         )
-        answer = await self._pool.handle_async_request(asked)
+        answer: Any = await self._pool.handle_async_request(asked)
         return httpx2.Response(
             answer.status,
             headers=answer.headers,

@@ -435,8 +435,8 @@ def test_what_comes_while_a_program_rests_is_one_answer(
             got.append((yield from NextChunk(1, 10.0, 0.05)))
         return got
 
-    script = (HEAD, chunk(b"first "), 0.05, *map(chunk, words), sent, 0.3, END)
-    with Peer(*script, tls=context) as peer:
+    burst = map(chunk, words)
+    with Peer(HEAD, chunk(b"first "), 0.05, *burst, sent, 0.3, END, tls=context) as peer:
         url = peer.url
         if way == "tls":
             url = url.replace("http://127.0.0.1", "https://localhost")
