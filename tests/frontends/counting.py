@@ -31,6 +31,7 @@ import trio
 from legation import Agent, Channel, Database, Platform, Request
 from legation.effects import Program, Transact
 from legation.http.messages import Streamed
+from legation.models.chat_completions import ChatCompletions
 from legation.models.conversation import Message, Prompt, ToolCall
 from legation.runs.fold import fold
 from legation.runs.run_record import fetch_record
@@ -46,6 +47,9 @@ ROUNDS: Final = 31
 SECRET: Final = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 STEPS: Final = 50
 """The calls of a run that goes on after a crash: each is a step, and so is each wish for one."""
+
+TOKENS: Final = 1_000
+"""How many tokens the answer of a model has that is streamed."""
 
 _OURS: Final = tuple(
     f"{Path(sys.modules[name].__file__ or '').parent}/" for name in ("legation", "legation_host")
@@ -136,11 +140,10 @@ def deliver(number: int) -> tuple[tuple[tuple[bytes, bytes], ...], bytes]:
     ), body
 
 
-class Provider:
-    """A system that takes the replies of the channel, on loopback."""
+class Loopback:
+    """A server on loopback, in a thread: one request a connection."""
 
     def __init__(self) -> None:
-        self.taken = 0
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._socket.getsockname()[1]
         threading.Thread(target=self._serve, daemon=True).start()
@@ -154,17 +157,64 @@ class Provider:
                     if line.startswith(b"content-length:"):
                         length = int(line.partition(b":")[2])
                 lines.read(length)
-                connection.sendall(
-                    b"HTTP/1.1 204 No Content\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
-                )
-                self.taken += 1
+                self.answer(connection)
+
+    def answer(self, connection: socket.socket) -> None:
+        """Send the answer to a request."""
+        raise NotImplementedError
+
+
+class Speaker(Loopback):
+    """A model that says `TOKENS` tokens at once, each an event and an HTTP chunk of its own."""
+
+    def answer(self, connection: socket.socket) -> None:
+        """Send the whole answer."""
+        connection.sendall(
+            b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: text/event-stream\r\n"
+            b"transfer-encoding: chunked\r\n\r\n"
+        )
+        words = b"".join(speak({"content": "word "}) for _ in range(TOKENS))
+        connection.sendall(words + speak({}, "stop") + in_chunk(b"data: [DONE]\n\n"))
+        connection.sendall(b"0\r\n\r\n")
+
+
+def speak(delta: dict[str, str], finish: str | None = None) -> bytes:
+    """Return a piece of an answer of chat completions."""
+    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    return in_chunk(f"data: {json.dumps({'choices': [choice]})}\n\n".encode())
+
+
+def in_chunk(data: bytes) -> bytes:
+    """Return `data` as a chunk of HTTP."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+class Provider(Loopback):
+    """A system that takes the replies of the channel, on loopback."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+        super().__init__()
+
+    def answer(self, connection: socket.socket) -> None:
+        """Take a reply."""
+        connection.sendall(
+            b"HTTP/1.1 204 No Content\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+        )
+        self.taken += 1
 
 
 async def count(folder: str) -> dict[str, dict[str, float]]:
     """Return the counts of each operation, on a platform with agents and one SQLite file."""
+    speaker = ChatCompletions(id="gpt", base_url=f"http://127.0.0.1:{Speaker().port}/v1")
     provider, numbers = Provider(), iter(range(4 * ROUNDS))
     platform = Platform(
-        agents=[Agent(id="concierge"), clerk("clerk", 1, 4 * ROUNDS), clerk("porter", STEPS, 1)],
+        agents=[
+            Agent(id="concierge"),
+            Agent(id="speaker", model=speaker),
+            clerk("clerk", 1, 4 * ROUNDS),
+            clerk("porter", STEPS, 1),
+        ],
         databases=[Database("main", f"sqlite:///{folder}/main.db")],
         channels=[
             Channel(
@@ -223,6 +273,7 @@ async def count(folder: str) -> dict[str, dict[str, float]]:
             "joined run, one call": await measured(lambda: run("false", "clerk")),
             "streamed run, one call": await measured(lambda: run("true", "clerk")),
             "going on with 101 steps": await measured(go_on),
+            "1,000 tokens of a model": await measured(lambda: run("true", "speaker")),
             "message of a channel": await measured(hear),
         }
 

@@ -157,8 +157,10 @@ class Decoder:
         self._after_return = data.endswith(b"\r")
         *lines, rest = _LINE_END.split(data)
         events: list[ForeignEvent] = []
+        if lines:
+            lines[0] = self._whole(lines[0])
         for line in lines:
-            self._take(self._whole(line), events)
+            self._take(line, events)
         self._line += rest
         return events
 
