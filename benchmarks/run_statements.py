@@ -26,6 +26,7 @@ from typing import Any, Final
 
 ROOT: Final = Path(__file__).parents[1]
 BEFORE: Final = 2_000
+OWNERS: Final = 500
 RUNS: Final = 400
 ROUNDS: Final = 12
 GROUPS: Final = (1, 8)
@@ -51,6 +52,7 @@ class Desk:
             self.connection, Attempt(CATALOGUE, None, False, False, "benchmark", "n", "r", "a", 0)
         )
         self.connection.execute("pragma wal_autocheckpoint = 0")
+        self.owners = OWNERS
         self.made = 0
         self.pages: Counter[str] = Counter()
         self.known: list[Any] = []
@@ -104,7 +106,7 @@ class Desk:
         from legation.store.audit_entries import AuditEntry  # noqa: PLC0415
         from legation.store.runs import StartRun  # noqa: PLC0415
 
-        at_us, owner = 1_790_000_000_000_000 + number * 1_000, f"user{number * 7919 % 500:04}"
+        at_us, owner = 1_790_000_000_000_000 + number * 1_000, f"user{number * 7919 % self.owners:04}"
         run, session = f"01a219e6-{number:08x}-7d8a", f"01a219e6-{number:08x}-7f93"
         started = StartRun(
             owner, session, run, "agent", "concierge", '{"message":"hello","stream":false}',
@@ -120,7 +122,7 @@ class Desk:
         from legation.store.run_rows import RunLease, StoredEvent  # noqa: PLC0415
         from legation.store.runs import FinishRun  # noqa: PLC0415
 
-        at_us, owner = 1_790_000_000_500_000 + number * 1_000, f"user{number * 7919 % 500:04}"
+        at_us, owner = 1_790_000_000_500_000 + number * 1_000, f"user{number * 7919 % self.owners:04}"
         run, session = f"01a219e6-{number:08x}-7d8a", f"01a219e6-{number:08x}-7f93"
         data = json.dumps({"created_at": 1, "run_id": run, "session_id": session, "x": "y" * 130})
         events = tuple(StoredEvent(seq, name, data) for seq, name in enumerate(NAMES, 1))
