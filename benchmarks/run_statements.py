@@ -106,7 +106,10 @@ class Desk:
         from legation.store.audit_entries import AuditEntry  # noqa: PLC0415
         from legation.store.runs import StartRun  # noqa: PLC0415
 
-        at_us, owner = 1_790_000_000_000_000 + number * 1_000, f"user{number * 7919 % self.owners:04}"
+        at_us, owner = (
+            1_790_000_000_000_000 + number * 1_000,
+            f"user{number * 7919 % self.owners:04}",
+        )
         run, session = f"01a219e6-{number:08x}-7d8a", f"01a219e6-{number:08x}-7f93"
         started = StartRun(
             owner, session, run, "agent", "concierge", '{"message":"hello","stream":false}',
@@ -122,7 +125,10 @@ class Desk:
         from legation.store.run_rows import RunLease, StoredEvent  # noqa: PLC0415
         from legation.store.runs import FinishRun  # noqa: PLC0415
 
-        at_us, owner = 1_790_000_000_500_000 + number * 1_000, f"user{number * 7919 % self.owners:04}"
+        at_us, owner = (
+            1_790_000_000_500_000 + number * 1_000,
+            f"user{number * 7919 % self.owners:04}",
+        )
         run, session = f"01a219e6-{number:08x}-7d8a", f"01a219e6-{number:08x}-7f93"
         data = json.dumps({"created_at": 1, "run_id": run, "session_id": session, "x": "y" * 130})
         events = tuple(StoredEvent(seq, name, data) for seq, name in enumerate(NAMES, 1))
