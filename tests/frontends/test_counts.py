@@ -32,8 +32,8 @@ LIMITS: Final[dict[str, dict[str, int]]] = {
     # A run may be a fork, and its turn may be made by a replay: 5 calls, 6 of a streamed one.
     # Its entry in the audit trail is a page, with a root and a signature: 3 calls.  A stream may
     # end with its token: 2 calls.
-    # Three statements less: who else is busy and waits is returned by the change of the session, and
-    # the end of the chain is known; a page less is the index of sessions by their agent.
+    # The change of the session returns who is busy and whether anybody waits, and the end of the
+    # chain of the trail is known: 3 statements less.  A page less is an index that is gone.
     "joined run": {"calls": 550, "statements": 8, "commits": 2, "bytes": 115_360},
     "streamed run": {"calls": 611, "statements": 7, "commits": 2, "bytes": 115_360},
     # Before steps were stored: 962 calls, 14 statements, 4 commits, 177,160 bytes; streamed 1061

@@ -396,7 +396,7 @@ def test_on_postgresql_the_session_is_locked_before_anybody_looks() -> None:
     """What a statement there returns is read as it stood before the statement waited."""
     postgresql = Dialect.POSTGRESQL
     begun, _ = played(start_of("r"), [(1, "{}")], [(0, 0, 0, 0, 0, 0, 0)], [], dialect=postgresql)
-    rows = [[("{}", True)], [("o",)], [], [], [("o", 0, 0, 0)]]
+    rows: list[list[tuple[Any, ...]]] = [[("{}", True)], [("o",)], [], [], [("o", 0, 0, 0)]]
     over, _ = played(end_of("r"), *rows, dialect=postgresql)
 
     assert [statement.sql for statement in begun[:2]] == [OPEN_SESSION, LOOK]
