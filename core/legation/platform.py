@@ -559,8 +559,9 @@ class Platform:
     def write_audit(self, entries: tuple[AuditEntry, ...]) -> Program[None]:
         """Store a batch of the audit trail."""
         node = yield from ThisNode()
-        unit = AppendAudit(node, entries, self.context.cluster.trail_keys.signing)
-        append = Transact(self.registry.default_database, unit)
+        cluster, database = self.context.cluster, self.registry.default_database
+        key, known = cluster.trail_keys.signing, cluster.chain_ends[database]
+        append = Transact(database, AppendAudit(node, entries, key, known))
         yield from self.schema_guard.guard(iter(append))
 
     def load_jwks(

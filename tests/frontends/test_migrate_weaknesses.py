@@ -181,7 +181,7 @@ async def test_a_view_in_the_way_fails_all_of_it(postgres: str) -> None:
         assert shape(postgres) == before
 
 
-NEXT: Final = Version(2, 14)
+NEXT: Final = Version(2, 15)
 UNIQUE: Final = Migration(
     NEXT,
     "an id for each session",

@@ -393,7 +393,7 @@ def test_rows_that_a_move_does_not_concern_stay(engine: Engine) -> None:
 
 
 CHECKED: Final = Migration(
-    Version(2, 14),
+    Version(2, 15),
     "checked",
     up=(
         Step("create table extra (x bigint)"),

@@ -25,7 +25,16 @@ from legation.store.run_keeping import (
 from legation.store.run_rows import ACTIVE_RUN, OF_A_CLIENT, ClaimedRun, RunLease, StoredEvent
 from legation.store.run_states import MOVES, Moves, RunMove, RunState
 from legation.store.run_steering import CancelRun
-from legation.store.runs import CLAIMED_SO, NEXT, AppendEvents, FinishRun, StartRun
+from legation.store.runs import (
+    CLAIMED_SO,
+    NEXT,
+    OPEN_SESSION,
+    OPEN_SESSION_OF_ANY,
+    TOUCH_SESSION,
+    AppendEvents,
+    FinishRun,
+    StartRun,
+)
 from legation.store.turns import ANY_WAITING, LOOK, LOOK_OF_ANY
 from legation.store.units import Dialect
 
@@ -288,6 +297,9 @@ def test_what_is_active_in_a_session_is_found_without_reading_what_is_over() -> 
     indexes = {
         LOOK: {"runs_active", "runs_turn"},
         LOOK_OF_ANY: {"runs_active", "runs_leased", "runs_turn"},
+        OPEN_SESSION: {"runs_active", "runs_turn"},
+        OPEN_SESSION_OF_ANY: {"runs_active", "runs_leased", "runs_turn"},
+        TOUCH_SESSION: {"runs_turn"},
         NEXT: {"runs_active", "runs_turn"},
         CLAIMED_SO: {"runs_active"},
         ANY_WAITING: {"runs_active", "runs_leased", "runs_turn"},

@@ -20,7 +20,7 @@ from ..callers import Issuer
 from .migrating import LATEST, asked, run
 
 OLDER: Final = Catalogue(CATALOGUE.migrations[:-1])
-NEXT: Final = Version(2, 14)
+NEXT: Final = Version(2, 15)
 COLOUR: Final = Migration(
     NEXT,
     "a colour for each session",
@@ -77,9 +77,9 @@ def test_an_old_node_goes_on_serving_what_the_new_one_says_it_may() -> None:
 
 
 def test_this_release_serves_on_with_every_node_of_the_one_before() -> None:
-    """2.13.0 says that nodes from 2.12.0 on may serve it, and here is one."""
+    """2.14.0 says that nodes from 2.13.0 on may serve it, and here is one."""
     with Client(lambda: node(OLDER)) as old:
-        assert old.get("/databases/main").json()["version"] == "2.12.0"
+        assert old.get("/databases/main").json()["version"] == "2.13.0"
         old.peer(node).open()
 
         assert old.get("/databases/main").json()["version"] == LATEST
@@ -90,14 +90,14 @@ def test_this_release_serves_on_with_every_node_of_the_one_before() -> None:
 
 def test_a_node_of_a_release_before_that_stops() -> None:
     with Client(lambda: node(Catalogue(CATALOGUE.migrations[:-2]))) as old:
-        assert old.get("/databases/main").json()["version"] == "2.11.0"
+        assert old.get("/databases/main").json()["version"] == "2.12.0"
         new = old.peer(node)
         new.open()
         old.advance(LOOK_SECONDS + 1)
 
         refused = sessions(old)
         assert refused.status == 503
-        assert f"{LATEST}, which needs code for 2.12.0 or later" in refused.json()["detail"]
+        assert f"{LATEST}, which needs code for 2.13.0 or later" in refused.json()["detail"]
         assert ready(old) == (503, "ahead", False)
         assert sessions(new).status == 200
 

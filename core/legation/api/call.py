@@ -282,8 +282,10 @@ class Call:
         node = yield from ThisNode()
         status = status or self.success
         entry = self.audit.entry(status, resource)
-        key = self.context.cluster.trail_keys.signing
-        changed = yield from Transact(database, Audited(unit, node, entry, key))
+        cluster = self.context.cluster
+        known = cluster.chain_ends[database]
+        audited = Audited(unit, node, entry, cluster.trail_keys.signing, known)
+        changed = yield from Transact(database, audited)
         if changed.kept:
             self.audit.stored = status
         return changed.result

@@ -809,10 +809,42 @@ _2_13_0: Final = Migration(
     serves=Version(2, 12, 0),
 )
 
+# --- 2.14.0 ------------------------------------------------------------------------------------
+# A session is in one index less: the agent or team stands at the end of the two by which an owner's
+# sessions are listed, so that a list of one of them reads no row of the others.
+
+_SESSIONS_BY: Final = (
+    "create index sessions_{} on sessions (owner, kind, {}_us desc, session_id desc{})"
+)
+
+_2_14_0: Final = Migration(
+    Version(2, 14, 0),
+    "an index less on the way of a run",
+    up=(
+        Step("drop index sessions_component_created"),
+        Step("drop index sessions_created"),
+        Step("drop index sessions_recent"),
+        Step(_SESSIONS_BY.format("created", "created", ", component_id")),
+        Step(_SESSIONS_BY.format("recent", "updated", ", component_id")),
+    ),
+    down=(
+        Step("drop index sessions_recent"),
+        Step("drop index sessions_created"),
+        Step(_SESSIONS_BY.format("recent", "updated", "")),
+        Step(_SESSIONS_BY.format("created", "created", "")),
+        Step(
+            "create index sessions_component_created"
+            " on sessions (owner, kind, component_id, created_us desc, session_id desc)"
+        ),
+    ),
+    loses=("the saving of an index for each session; nothing that is stored",),
+    serves=Version(2, 13, 0),
+)
+
 CATALOGUE: Final = Catalogue(
     (
         *(_2_0_0, _2_3_0, _2_5_0, _2_5_6, _2_6_0, _2_7_0, _2_8_0, _2_9_0, _2_10_0, _2_11_0),
-        *(_2_12_0, _2_13_0),
+        *(_2_12_0, _2_13_0, _2_14_0),
     )
 )
 """The schema of this release is `CATALOGUE.latest`."""

@@ -6,6 +6,7 @@ asks for the node's name by `enter`: it stands among the nodes before it stands 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 from weakref import WeakSet
@@ -14,6 +15,7 @@ from attrs import define, field
 
 from ..effects import HoldName, Log, Now, Nudge, Program, ThisNode, Transact
 from ..shares.shares import Shares
+from ..store.audit import ChainEnd
 from ..store.audit_pages import NO_KEYS, KeyRing
 from ..store.failures import StoreFailure
 from ..store.nodes import BEATS, Beat, Beaten, Bury, OtherNode
@@ -231,6 +233,7 @@ class Cluster:
         shares: Those of this process.
         incidents: Those of this process that are not written yet.
         trail_keys: Those that sign and verify the audit trail.
+        chain_ends: The ends of the chains that this process writes, by database.
     """
 
     terms: NodeTerms
@@ -239,6 +242,9 @@ class Cluster:
     shares: Shares = field(factory=Shares, repr=False)
     incidents: IncidentBook = field(factory=IncidentBook, repr=False)
     trail_keys: KeyRing = NO_KEYS
+    chain_ends: defaultdict[str, ChainEnd] = field(
+        factory=lambda: defaultdict(ChainEnd), init=False, repr=False
+    )
     _members: dict[str, Membership] = field(factory=dict[str, Membership], init=False)
 
     @property

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Any, ClassVar, Final, Generic, TypeVar, cast
 
-from attrs import fields
+from attrs import define, field, fields
 
 from ..values import frozen
 from .audit_entries import AuditEntry, Line, OldRow
@@ -28,6 +28,7 @@ __all__ = [
     "AppendAudit",
     "AuditEntry",
     "Audited",
+    "ChainEnd",
     "Changed",
     "OldPlace",
     "OldRows",
@@ -56,11 +57,19 @@ END: Final = Sql(
 _NAMES: Final = tuple(attribute.name for attribute in fields(Page))
 PAGE_COLUMNS: Final = ", ".join(_NAMES)
 _values: Final = attrgetter(*_NAMES)
+_NUMBERS: Final = ", ".join(f"?{number}" for number in range(1, len(_NAMES) + 2))
 APPEND: Final = Sql(
-    f"insert into trail ({PAGE_COLUMNS}, subject)"
-    f" values ({', '.join(f'?{number}' for number in range(1, len(_NAMES) + 2))})",
+    f"insert into trail ({PAGE_COLUMNS}, subject) values ({_NUMBERS})",
     f"insert into trail ({PAGE_COLUMNS}, subject)"
     f" values ({', '.join(f':{name}' for name in _NAMES)}, :subject)",
+)
+_PREVIOUS: Final = _NAMES.index("previous") + 1
+# For SQLite.  A hash covers the place of its page, so that the end with this one is the very end.
+APPEND_BEHIND: Final = Sql(
+    f"""insert into trail ({PAGE_COLUMNS}, subject) select {_NUMBERS}
+    where (select hash from trail where writer = ?1 order by last desc limit 1) = ?{_PREVIOUS}
+    returning last""",
+    APPEND.postgresql,
 )
 ADD_SUBJECTS: Final = Sql(
     """insert into trail_subjects (subject, from_us, writer, last)
@@ -73,22 +82,52 @@ ADD_SUBJECTS: Final = Sql(
 _at_us: Final = attrgetter("at_us")
 
 
+@define(eq=False)
+class ChainEnd:
+    """The end of a chain in one database as its writer knows it, which may be wrong.
+
+    It is ahead of a transaction that was rolled back, and behind what another connection wrote.  So
+    a page is stored behind it only where the chain still ends there.
+    """
+
+    head: Head | None = None
+
+
 def append_entries(
-    dialect: Dialect, node: str, entries: tuple[AuditEntry, ...], key: SigningKey | None
+    dialect: Dialect,
+    node: str,
+    entries: tuple[AuditEntry, ...],
+    key: SigningKey | None,
+    known: ChainEnd | None = None,
 ) -> Statements[None]:
-    """Yield the look for the end of this writer's chain, and the pages behind it."""
-    ((writer, last, hashed),) = yield END(writer=writer_name(node, key))
+    """Yield the look for the end of this writer's chain, and the pages behind it.
+
+    On SQLite one entry behind the `known` end is one statement.  On PostgreSQL the writer is not
+    known before, as a node has a chain for each of its connections.
+    """
+    writer, alone = writer_name(node, key), len(entries) == 1
+    end = known.head if known is not None and dialect is Dialect.SQLITE else None
+    if known is not None and end is not None and alone and end.writer == writer:
+        page = seal_page(end, entries, key)
+        if (yield Statement(APPEND_BEHIND, Numbered((*_values(page), entries[0].subject)))):
+            known.head = page.head
+            return
+    ((writer, last, hashed),) = yield END(writer=writer)
     end = Head(writer, last or 0, hashed or "")
-    if len(entries) == 1:
-        yield _insert(dialect, seal_page(end, entries, key), entries[0].subject)
+    if alone:
+        page = seal_page(end, entries, key)
+        yield _insert(dialect, page, entries[0].subject)
+        end = page.head
     else:
-        yield from append_pages(dialect, end, sorted(entries, key=_at_us), key)
+        end = yield from append_pages(dialect, end, sorted(entries, key=_at_us), key)
+    if known is not None:
+        known.head = end
 
 
 def append_pages(
     dialect: Dialect, end: Head, lines: Iterable[Line], key: SigningKey | None
-) -> Statements[None]:
-    """Yield what stores `lines` in their order, in pages behind `end`."""
+) -> Statements[Head]:
+    """Yield what stores `lines` in their order, in pages behind `end`; return the new end."""
     filed: list[tuple[str, int, str, int]] = []
     for part in split_lines(lines):
         page = seal_page(end, part, key)
@@ -102,6 +141,7 @@ def append_pages(
         end = page.head
     if filed:
         yield ADD_SUBJECTS(rows=json.dumps(filed))
+    return end
 
 
 def _insert(dialect: Dialect, page: Page, subject: str | None) -> Statement:
@@ -115,16 +155,17 @@ def _insert(dialect: Dialect, page: Page, subject: str | None) -> Statement:
 class AppendAudit(Unit[None]):
     """Append `entries`, in the order of time, to the chain that `node` writes on this connection.
 
-    `key` signs them; without one they are only chained.
+    `key` signs them; without one they are only chained.  `known` is where the chain may end.
     """
 
     node: str
     entries: tuple[AuditEntry, ...]
     key: SigningKey | None
+    known: ChainEnd | None = field(default=None, eq=False, repr=False)
 
     def statements(self, dialect: Dialect) -> Statements[None]:
         """Yield the end of the chain, then the pages."""
-        yield from append_entries(dialect, self.node, self.entries, self.key)
+        yield from append_entries(dialect, self.node, self.entries, self.key, self.known)
 
 
 @frozen
@@ -140,20 +181,22 @@ class Audited(Unit[Changed[R]], Generic[R]):
     """`unit`, and in the same transaction the record of it: both are kept, or neither.
 
     A unit that returns `Undo` has changed nothing, and nothing is recorded.  The unit is none that
-    is exclusive or does without the schema: a migration leaves its record in its ledger.
+    is exclusive or does without the schema: a migration leaves its record in its ledger.  `known`
+    is where the chain may end.
     """
 
     unit: Unit[R]
     node: str
     entry: AuditEntry
     key: SigningKey | None
+    known: ChainEnd | None = field(default=None, eq=False, repr=False)
 
     def statements(self, dialect: Dialect) -> Statements[Changed[R] | Undo[Changed[R]]]:
         """Yield what the unit yields, then what appends the entry."""
         outcome = yield from self.unit.statements(dialect)
         if isinstance(outcome, Undo):
             return Undo(Changed(cast("Undo[R]", outcome).result, kept=False))
-        yield from append_entries(dialect, self.node, (self.entry,), self.key)
+        yield from append_entries(dialect, self.node, (self.entry,), self.key, self.known)
         return Changed(outcome, kept=True)
 
 

@@ -29,7 +29,7 @@ from .run_rows import (
 )
 from .run_states import RunMove, state_after, states_before
 from .session_state import STATE, encode_value
-from .turns import FOR_ANYBODY, TURN, RunShare, look
+from .turns import FOR_ANYBODY, TURN, RunShare, look, look_at
 from .units import Dialect, Sql, Statements, Undo, Unit
 from .usage import ADD_BYTES, add_usage, count_octets, keeper_of
 
@@ -207,9 +207,8 @@ class ContinueRun(Unit[Continued]):
         """Yield the look at what is active and what waits, and the run's way on."""
         status, elsewhere = _PAUSED.value, asked_of not in self.hosted
         share = evolve(self.share, subject=run.subject)
-        found = yield from look(
-            share, dialect, self.owner, self.session_id, self.hosted, self.now_us
-        )
+        place = look_at(share, dialect, self.owner, self.session_id, self.hosted, self.now_us)
+        found = yield from look(share, dialect, place)
         if found.busy and not self.waits:
             return Undo(Continued(status, busy=True))
         if found.waits and found.over:

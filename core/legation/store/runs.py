@@ -61,7 +61,17 @@ from .session_state import (
     select_state,
 )
 from .steps import NO_RECORDS, Records, write_records
-from .turns import FOR_ANYBODY, SHARE, TURN, RunShare, look
+from .turns import (
+    FOR_ANYBODY,
+    SHARE,
+    SIGHTS,
+    SIGHTS_OF_ANY,
+    TURN,
+    WAITS,
+    RunShare,
+    look,
+    look_at,
+)
 from .units import NO_ROWS, Dialect, Rows, Sql, Statements, Undo, Unit
 from .usage import ADD_BYTES, add_usage, count_octets, keeper_of
 
@@ -81,8 +91,7 @@ __all__ = [
 _NEW: Final = RunState.PENDING
 
 # A session made without a component takes the one of its first run.
-OPEN_SESSION: Final = Sql(
-    f"""insert into sessions
+_OPEN: Final = f"""insert into sessions
         (owner, session_id, kind, component_id, name, runs, version, created_us, updated_us)
     values (:owner, :session_id, :kind, :component_id, :name, 1, {NEW_VERSION}, :now_us, :now_us)
     on conflict (owner, session_id) do update set
@@ -92,7 +101,10 @@ OPEN_SESSION: Final = Sql(
         component_id = case when sessions.component_id = '' then excluded.component_id
             else sessions.component_id end
     returning runs, {RETURNED_STATE}"""
-)
+# On SQLite it returns what a look finds as well; on PostgreSQL, where the session's row has to be
+# locked before anybody looks, the look is a statement of its own.
+OPEN_SESSION: Final = Sql(f"{_OPEN}, {SIGHTS}", _OPEN)
+OPEN_SESSION_OF_ANY: Final = Sql(f"{_OPEN}, {SIGHTS_OF_ANY}", _OPEN)
 INSERT_RUN: Final = Sql(
     f"""insert into runs (owner, session_id, run_no, run_id, parent_run_id, kind, component_id,
         version, status, input, created_us, started_us, lease_by, lease_us, attempt, tries,
@@ -163,7 +175,7 @@ class StartRun(RunOrder, Unit[Started]):
     fork: RunFork | None = None
 
     def statements(self, dialect: Dialect) -> Statements[Started | Undo[Started]]:
-        """Return what yields the session, the look at what is active and waits, and the new row."""
+        """Return what yields the session, a look at what is active and waits, and the new row."""
         if self.fork is None:
             return self._start(dialect, len(self.input))
         return self._start_fork(dialect, self.fork)
@@ -180,13 +192,13 @@ class StartRun(RunOrder, Unit[Started]):
         return started
 
     def _start(self, dialect: Dialect, size: int) -> Statements[Started | Undo[Started]]:
-        ((run_no, state),) = yield OPEN_SESSION.of(self)
+        share = self.share
+        place = look_at(share, dialect, self.owner, self.session_id, self.hosted, self.now_us)
+        opening = OPEN_SESSION if share.subject is None else OPEN_SESSION_OF_ANY
+        ((run_no, state, *seen),) = yield opening.of(self, **place)
         if state is None:
             ((state,),) = yield STATE.of(self)
-        share = self.share
-        found = yield from look(
-            share, dialect, self.owner, self.session_id, self.hosted, self.now_us
-        )
+        found = share.find(seen) if seen else (yield from look(share, dialect, place))
         if found.busy and not self.waits:
             return Undo(Started(0, None, rejected=True))
         if over := share.find_over(found, size):
@@ -286,9 +298,14 @@ FINISH: Final = fill_clock(
     returning {SHARE}"""
 )
 WISH: Final = fill_clock(f"select cancel_us from runs where {FENCE} and {_GOES_ON}")
-TOUCH_SESSION: Final = Sql(
-    f"""update sessions set updated_us = :now_us, version = version + 1, bytes = bytes + :bytes
+_TOUCH: Final = f"""update sessions
+    set updated_us = :now_us, version = version + 1, bytes = bytes + :bytes
     where owner = :owner and session_id = :session_id returning {RETURNED_STATE}"""
+# Whether any run waits says SQLite at once, where nothing else writes meanwhile; on PostgreSQL it
+# is known under the lock of the session alone, so that the next run is always asked for.
+TOUCH_SESSION: Final = Sql(
+    f"{_TOUCH}, exists (select 1 from runs where {WAITS})",
+    f"{_TOUCH}, true",
 )
 NEXT: Final = Sql(
     f"""select run_no, asked_of, share from (
@@ -397,7 +414,8 @@ class FinishRun(Unit[Ended]):
         if not finished:
             return Undo((yield from self._before()))
         yield insert_events(dialect, self.run_id, self.now_us, events)
-        state, shown, late = touched[0][0], None, 0
+        ((state, any_waits),) = touched
+        shown, late = None, 0
         if state is None:
             ((state,),) = yield STATE.of(self)
         if self.records is not NO_RECORDS:
@@ -424,7 +442,7 @@ class FinishRun(Unit[Ended]):
             )
         if self.letters:
             yield from put_letters(self.letters, self.now_us)
-        waiting = yield NEXT.of(self)
+        waiting = (yield NEXT.of(self)) if any_waits else NO_ROWS
         ended = Ended(kept=True, state=shown)
         if waiting:
             ended = yield from self._go_on(waiting, finished[0][0], state, shown)

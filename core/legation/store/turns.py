@@ -12,8 +12,9 @@ come one after the other, and wait for that without a place.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from ..values import frozen
 from .run_rows import ACTIVE_RUN, ASKED_OF, DAY_US, EXECUTED_RUN, OF_A_CLIENT, WAITING_RUN
@@ -26,10 +27,14 @@ __all__ = [
     "FOR_ANYBODY",
     "LOCK_SHARE",
     "SHARE",
+    "SIGHTS",
+    "SIGHTS_OF_ANY",
     "TURN",
+    "WAITS",
     "Found",
     "RunShare",
     "look",
+    "look_at",
     "search_waiting",
 ]
 
@@ -39,7 +44,9 @@ COST: Final = 1 << 20
 SHARE: Final = "coalesce(subject, owner)"
 """The subject that a run is counted against."""
 
-_WAITS: Final = f"{WAITING_RUN} and {OF_A_CLIENT}"
+WAITS: Final = f"{WAITING_RUN} and {OF_A_CLIENT}"
+"""The condition that a run waits, for its session or for its turn."""
+
 # An index has the runs that are executed by their leases, which are all that have one.
 _UNDER_WAY: Final = f"{ACTIVE_RUN} and {EXECUTED_RUN} and lease_us >= 0 and {OF_A_CLIENT}"
 
@@ -51,7 +58,7 @@ _NEXT_OF: Final = f"""from runs r where r.{WAITING_RUN} and r.{OF_A_CLIENT}
         and {SHARE} = {{share}} and {ASKED_OF} {{among}} and not {_BLOCKED}"""
 
 TURN: Final = f"""(select coalesce(max(tag), 0) from (
-        select max(coalesce(turn, 0)) + :cost as tag from runs where {_WAITS} and {SHARE} = :share
+        select max(coalesce(turn, 0)) + :cost as tag from runs where {WAITS} and {SHARE} = :share
         union all
         select coalesce(turn, 0) + case when {SHARE} = :share then :cost else 0 end
         from runs where {_UNDER_WAY}) as tags)"""
@@ -61,26 +68,44 @@ _IN: Final = "in (select value from json_each(:hosted))"
 _ANY: Final = "= any (:hosted)"
 
 
-def _look(executed: str) -> Sql:
-    """Return the look at a session and a subject; `executed` are the subject's runs under way."""
-    text = f"""select
-    exists (select 1 from runs where owner = :owner and session_id = :session_id
+def _sights(executed: str) -> str:
+    """Return what a look at a session and a subject selects.
+
+    `executed` are the subject's runs under way; what is `$AMONG` the hosted has a text by engine.
+    """
+    return f"""exists (select 1 from runs where owner = :owner and session_id = :session_id
         and {ACTIVE_RUN} and {OF_A_CLIENT}),
-    (select count(*) from (select 1 from runs where {_WAITS} and {SHARE} = :share
+    (select count(*) from (select 1 from runs where {WAITS} and {SHARE} = :share
         limit :waiting) as w),
     (select count(*) from (select 1 from runs where {executed} limit :at_once) as e),
     exists (select 1 {_NEXT_OF.format(share=":share", among="$AMONG")}),
     coalesce((select tokens from usage where subject = :share and day >= :day), 0),
     coalesce((select cost_nano from usage where subject = :share and day >= :day), 0),
     coalesce((select bytes from usage where subject = :keeper), 0)"""
-    return Sql(text.replace("$AMONG", _IN), text.replace("$AMONG", _ANY))
 
 
 # What an owner has under way is found by its name.
-LOOK: Final = _look(
+_OF_OWNER: Final = _sights(
     f"owner = :share and {ACTIVE_RUN} and {EXECUTED_RUN} and {OF_A_CLIENT} and subject is null"
 )
-LOOK_OF_ANY: Final = _look(f"{_UNDER_WAY} and subject = :share")
+_OF_ANY: Final = _sights(f"{_UNDER_WAY} and subject = :share")
+
+
+def _look(sights: str) -> Sql:
+    text = f"select {sights}"
+    return Sql(text.replace("$AMONG", _IN), text.replace("$AMONG", _ANY))
+
+
+LOOK: Final = _look(_OF_OWNER)
+LOOK_OF_ANY: Final = _look(_OF_ANY)
+
+SIGHTS: Final = _OF_OWNER.replace("$AMONG", _IN)
+"""The columns of a look, for a change on SQLite to return.
+
+On PostgreSQL what a change returns is read as it stood before the change waited for its lock.
+"""
+SIGHTS_OF_ANY: Final = _OF_ANY.replace("$AMONG", _IN)
+"""The same for a share that is not its owner's."""
 
 LOCK_SHARE: Final = Sql("select :share", "select pg_advisory_xact_lock(7311, hashtext(:share))")
 """The lock of a subject: on PostgreSQL those who count its runs come one after the other.
@@ -92,9 +117,9 @@ _CLOSE: Final = 16
 
 # The subjects are found by jumping from one to the next, and the runs of each in their order.
 _SUBJECTS: Final = f"""with recursive subjects (share) as (
-        select (select {SHARE} from runs where {_WAITS} order by {SHARE} limit 1)
+        select (select {SHARE} from runs where {WAITS} order by {SHARE} limit 1)
         union all
-        select (select {SHARE} from runs where {_WAITS} and {SHARE} > subjects.share
+        select (select {SHARE} from runs where {WAITS} and {SHARE} > subjects.share
             order by {SHARE} limit 1)
         from subjects where subjects.share is not null
     ), busy as (
@@ -179,6 +204,12 @@ class RunShare:
             return "stored_bytes"
         return "waiting" if found.waits and found.over else ""
 
+    def find(self, seen: Sequence[Any]) -> Found:
+        """Return what a look finds, of which `seen` are the columns."""
+        busy, waiting, executed, behind, used, spent, kept = seen
+        waits = busy or behind or not self.room or executed >= self.at_once
+        return Found(bool(busy), bool(waits), waiting >= self.waiting, used, kept, spent)
+
     def wait(self, owner: str) -> dict[str, object]:
         """Return what the row of a run that waits keeps of its share, and asks for with `TURN`."""
         return {
@@ -214,36 +245,38 @@ class Found:
     used_nano: int = 0
 
 
-def look(
+def look_at(
     share: RunShare,
     dialect: Dialect,
     owner: str,
     session_id: str,
     hosted: tuple[str, ...],
     now_us: int,
-) -> Statements[Found]:
-    """Yield the look at what there is of a session, and of the subject of `share`.
+) -> dict[str, object]:
+    """Return the parameters of the look at a session, and at the subject of `share`."""
+    subject = owner if share.subject is None else share.subject
+    return {
+        "owner": owner,
+        "session_id": session_id,
+        "share": subject,
+        "waiting": share.waiting,
+        "at_once": share.at_once,
+        "hosted": _array_of(dialect, hosted),
+        "day": now_us // DAY_US,
+        "keeper": subject if owner.startswith(NOBODY) else owner,
+    }
+
+
+def look(share: RunShare, dialect: Dialect, place: Mapping[str, object]) -> Statements[Found]:
+    """Yield the look at what there is of a session and of a subject, which are `look_at`.
 
     Close to its limit a subject is looked at once more under its lock, so that of two nodes one
     alone gives the last place.
     """
-    subject = owner if share.subject is None else share.subject
-    asked = Statement(
-        LOOK if share.subject is None else LOOK_OF_ANY,
-        {
-            "owner": owner,
-            "session_id": session_id,
-            "share": subject,
-            "waiting": share.waiting,
-            "at_once": share.at_once,
-            "hosted": _array_of(dialect, hosted),
-            "day": now_us // DAY_US,
-            "keeper": subject if owner.startswith(NOBODY) else owner,
-        },
-    )
-    ((busy, waiting, executed, behind, used, spent, kept),) = yield asked
+    asked = Statement(LOOK if share.subject is None else LOOK_OF_ANY, place)
+    (seen,) = yield asked
+    busy, _, executed, *_ = seen
     if dialect is Dialect.POSTGRESQL and share.at_once - executed <= _CLOSE and not busy:
-        yield LOCK_SHARE(share=subject)
-        ((busy, waiting, executed, behind, used, spent, kept),) = yield asked
-    waits = busy or behind or not share.room or executed >= share.at_once
-    return Found(bool(busy), bool(waits), waiting >= share.waiting, used, kept, spent)
+        yield LOCK_SHARE(share=place["share"])
+        (seen,) = yield asked
+    return share.find(seen)

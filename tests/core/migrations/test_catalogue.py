@@ -149,6 +149,7 @@ def test_the_labels_of_this_release() -> None:
         "2.11.0",
         "2.12.0",
         "2.13.0",
+        "2.14.0",
     ]
 
 

@@ -5,7 +5,7 @@ What two connections of PostgreSQL do to one chain is in `tests/frontends/test_a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Final, TypeVar
 
 import pytest
@@ -14,8 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from legation.store.audit import (
+    APPEND,
+    END,
     AppendAudit,
     Audited,
+    ChainEnd,
     Changed,
     OldPlace,
     OldRows,
@@ -211,6 +214,115 @@ def test_an_audited_unit_writes_and_is_equal_by_value() -> None:
     assert Audited(Mark("m"), "n", ENTRY, KEY) == Audited(Mark("m"), "n", ENTRY, KEY)
     assert Audited(Mark("m"), "n", ENTRY, KEY) != Audited(Mark("o"), "n", ENTRY, KEY)
     assert "secret" not in repr(Audited(Mark("m"), "n", ENTRY, KEY))
+
+
+# --- Where its writer knows the end --------------------------------------------------------------
+
+
+def counted(database: Database) -> Callable[[], int]:
+    """Return what tells how many statements the database has been asked since the last time."""
+    asked: list[str] = []
+    database.connection.set_trace_callback(asked.append)
+
+    def count() -> int:
+        made = [text for text in asked if text.startswith(("select", "insert"))]
+        asked.clear()
+        return len(made)
+
+    return count
+
+
+def test_an_entry_behind_the_known_end_is_one_statement() -> None:
+    database, known = Database(), ChainEnd()
+    count, costs = counted(database), list[int]()
+    for _ in range(3):
+        database.run(AppendAudit("n", (ENTRY,), None, known))
+        costs.append(count())
+
+    assert costs == [2, 1, 1]
+    assert proven(database.pages()).entries == 3
+    assert known.head == database.pages()[-1].head
+
+
+def test_a_batch_looks_for_the_end_and_leaves_it_known() -> None:
+    database, known = Database(), ChainEnd()
+    times = (1_000_000, 1_100_000, 5_000_000)
+    database.run(AppendAudit("n", tuple(evolve(ENTRY, at_us=at) for at in times), None, known))
+    count = counted(database)
+    database.run(AppendAudit("n", (ENTRY,), None, known))
+
+    assert count() == 1
+    assert proven(database.pages()).entries == 4
+
+
+def test_an_end_that_was_rolled_back_is_looked_for_again() -> None:
+    database, known = Database(), ChainEnd()
+    database.run(AppendAudit("n", (ENTRY,), None, known))
+    database.connection.execute("begin")
+    for name in ("lost", "lost too"):
+        database.run(AppendAudit("n", (evolve(ENTRY, resource=name),), None, known))
+    database.connection.execute("rollback")
+    count = counted(database)
+    for _ in range(2):
+        database.run(AppendAudit("n", (ENTRY,), None, known))
+
+    assert count() == 3 + 1
+    assert [page.last for page in database.pages()] == [1, 2, 3]
+    assert proven(database.pages()).entries == 3
+
+
+def test_an_end_that_somebody_else_went_behind_is_looked_for_again() -> None:
+    database, known = Database(), ChainEnd()
+    for others in (None, ChainEnd(), None, known):
+        database.run(AppendAudit("n", (ENTRY,), None, known))
+        database.run(AppendAudit("n", (evolve(ENTRY, resource="else"),), None, others))
+
+    assert proven(database.pages()).entries == 8
+
+
+def test_an_older_database_has_an_older_end() -> None:
+    database, known = Database(), ChainEnd()
+    for number in range(3):
+        database.run(AppendAudit("n", (evolve(ENTRY, at_us=number),), None, known))
+    database.connection.execute("delete from trail where last > 1")  # a copy was put back
+    for _ in range(2):
+        database.run(AppendAudit("n", (ENTRY,), None, known))
+
+    assert [page.last for page in database.pages()] == [1, 2, 3]
+    assert proven(database.pages()).entries == 3
+
+
+def test_each_chain_has_an_end_of_its_own() -> None:
+    database, known = Database(), ChainEnd()
+    for node, key in (("n", None), ("n", KEY), ("m", None), ("n", None), ("n", None)):
+        database.run(AppendAudit(node, (ENTRY,), key, known))
+
+    pages = database.pages()
+    assert [(page.writer, page.last) for page in pages] == [
+        *(("chained/m", 1), ("chained/n", 1), ("chained/n", 2), ("chained/n", 3)),
+        ("signed/n", 1),
+    ]
+    assert [page.previous for page in pages] == ["", "", pages[1].hash, pages[2].hash, ""]
+
+
+def test_a_change_is_recorded_behind_the_known_end() -> None:
+    database, known = Database(), ChainEnd()
+    for name in "abc":
+        database.run(Audited(Mark(name, undone=name == "b"), "n", ENTRY, None, known))
+
+    assert database.marks() == ["a", "c"]
+    assert proven(database.pages()).entries == 2
+
+
+def test_on_postgresql_the_end_is_asked_for_each_time() -> None:
+    known, asked = ChainEnd(Head("chained/n", 4, "ab")), list[str]()
+    work = AppendAudit("n", (ENTRY,), None, known).statements(Dialect.POSTGRESQL)
+    asked.append(next(work).sql.text)
+    asked.append(work.send([("chained/n/17", 4, "ab")]).sql.text)
+    with pytest.raises(StopIteration):
+        work.send([])
+
+    assert asked == [END.text, APPEND.text]
 
 
 # --- Reading ------------------------------------------------------------------------------------

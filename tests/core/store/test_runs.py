@@ -13,9 +13,19 @@ from legation.store.counts import ANY_COUNT_RUNS
 from legation.store.run_keeping import ANY_EXPIRY, CancelsAsked, ClaimWaiting, Missed
 from legation.store.run_rows import RunLease, StoredEvent, insert_events
 from legation.store.run_steering import CancelRun, Continued, ContinueRun
-from legation.store.runs import AppendEvents, Ended, FinishRun, Started, StartRun, merge_objects
+from legation.store.runs import (
+    NEXT,
+    OPEN_SESSION,
+    TOUCH_SESSION,
+    AppendEvents,
+    Ended,
+    FinishRun,
+    Started,
+    StartRun,
+    merge_objects,
+)
 from legation.store.session_pages import ANY_COUNT, ListSessions
-from legation.store.turns import RunShare
+from legation.store.turns import LOOK, RunShare
 from legation.store.units import Dialect, Numbered, Statement, Undo, Unit, all_sql
 
 from ...one_database import Database
@@ -323,3 +333,75 @@ def test_only_who_sees_all_owners_lists_the_sessions_of_everybody(
 
     owned = ["owner = :owner" in statement.sql.text for statement in statements]
     assert owned == [not (any_owner and owner is None)] * 2
+
+
+def statements_of(database: Database, unit: Unit[Any]) -> tuple[list[str], Any]:
+    """Run `unit`; return the first words of its statements, and its result."""
+    asked: list[str] = []
+    database.connection.set_trace_callback(asked.append)
+    try:
+        result = database.run(unit)
+    finally:
+        database.connection.set_trace_callback(None)
+    ours = (" ".join(text.split()[:3]) for text in asked)
+    return [text for text in ours if not text.lower().startswith(("savepoint", "release"))], result
+
+
+def start_of(run: str, session: str = "s", **more: Any) -> StartRun:
+    """Return the start of a run of `o`."""
+    run_input = '{"message":"hi","stream":false}'
+    return StartRun(
+        "o", session, run, "agent", "x", run_input, name="hi", node="n", now_us=5,
+        hosted=HOSTED, **more,
+    )  # fmt: skip
+
+
+def end_of(run: str, session: str = "s") -> FinishRun:
+    """Return the end of a run of `o`."""
+    return FinishRun(
+        "o", session, run, RunLease("n", 1), "n", 9, "COMPLETED", "{}", None, None, EVENTS, HOSTED
+    )
+
+
+@pytest.mark.parametrize("subject", [None, "team"])
+def test_on_sqlite_a_start_is_two_statements_and_an_end_is_four(subject: str | None) -> None:
+    database = Database()
+    begun, started = statements_of(database, start_of("r", share=RunShare(subject)))
+    over, ended = statements_of(database, end_of("r"))
+
+    assert started.claim is not None
+    assert begun == ["insert into sessions", "insert into runs"]
+    assert ended.kept
+    assert [text.replace(" update", "") for text in over] == [
+        *("update sessions set", "update runs set", "insert into events", "insert into usage"),
+    ]
+
+
+@pytest.mark.parametrize("session", ["s", "elsewhere"])
+def test_an_end_asks_who_is_next_where_anybody_waits(session: str) -> None:
+    database = Database()
+    database.run(start_of("r"))
+    if session != "s":
+        database.run(start_of("other", session))
+    waits = database.run(start_of("later", session))
+    over, ended = statements_of(database, end_of("r"))
+
+    assert waits.claim is None
+    assert "select run_no, asked_of," in over
+    assert (ended.following is not None) == (session == "s")
+    assert ended.contended == (session != "s")
+
+
+def test_on_postgresql_the_session_is_locked_before_anybody_looks() -> None:
+    """What a statement there returns is read as it stood before the statement waited."""
+    postgresql = Dialect.POSTGRESQL
+    begun, _ = played(start_of("r"), [(1, "{}")], [(0, 0, 0, 0, 0, 0, 0)], [], dialect=postgresql)
+    rows: list[list[tuple[Any, ...]]] = [[("{}", True)], [("o",)], [], [], [("o", 0, 0, 0)]]
+    over, _ = played(end_of("r"), *rows, dialect=postgresql)
+
+    assert [statement.sql for statement in begun[:2]] == [OPEN_SESSION, LOOK]
+    assert over[0].sql is TOUCH_SESSION
+    assert over[3].sql is NEXT
+    for sql in (OPEN_SESSION, TOUCH_SESSION):
+        assert "runs where" in sql.sqlite_text
+        assert "runs where" not in sql.psycopg_text

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from legation.store.run_pages import PAGE_BYTES
-from legation.store.session_pages import ListSessions, SessionsPage
+from legation.store.session_pages import COUNT, LIST, ListSessions, SessionsPage
 from legation.store.units import Dialect
 
 from ...one_database import Database
@@ -136,3 +136,18 @@ def test_postgresql_is_asked_for_the_same_keys() -> None:
 
     assert next(work).parameters == {"owners": ["ada", "eve"], "ids": ["s1", "s2"]}
     work.close()
+
+
+@pytest.mark.parametrize("sort_by", ["created_us", "updated_us"])
+@pytest.mark.parametrize("order", ["asc", "desc"])
+@pytest.mark.parametrize("component", [False, True])
+def test_an_index_alone_finds_and_counts_what_an_owner_has(
+    sort_by: str, order: str, *, component: bool
+) -> None:
+    database, narrowed = Database(), (component, False, False)
+    for sql in (LIST[(*narrowed, sort_by, order)], COUNT[narrowed]):
+        values = dict.fromkeys(sql.names, 1)
+        rows = database.connection.execute(f"explain query plan {sql.text}", values)
+        plan = " ".join(str(row[-1]) for row in rows)
+        assert "SEARCH sessions USING COVERING INDEX sessions_" in plan
+        assert "TEMP B-TREE" not in plan
