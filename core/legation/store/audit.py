@@ -20,7 +20,20 @@ from attrs import fields
 from ..values import frozen
 from .audit_entries import AuditEntry, Line, OldRow
 from .audit_pages import Head, Page, SigningKey, seal_page, split_lines, writer_name
-from .units import Dialect, Numbered, ReadUnit, Sql, Statement, Statements, Undo, Unit
+from .units import (
+    NO_ROWS,
+    Dialect,
+    Numbered,
+    ReadUnit,
+    Rows,
+    Sql,
+    Statement,
+    Statements,
+    Undo,
+    Unit,
+    Work,
+    along,
+)
 
 __all__ = [
     "OLD_COLUMNS",
@@ -77,7 +90,20 @@ def append_entries(
     dialect: Dialect, node: str, entries: tuple[AuditEntry, ...], key: SigningKey | None
 ) -> Statements[None]:
     """Yield the look for the end of this writer's chain, and the pages behind it."""
-    ((writer, last, hashed),) = yield END(writer=writer_name(node, key))
+    found = yield _end_of(node, key)
+    yield from _append(dialect, found, entries, key)
+
+
+def _end_of(node: str, key: SigningKey | None) -> Statement:
+    """Return the look for the end of the chain that `node` writes on this connection."""
+    return END(writer=writer_name(node, key))
+
+
+def _append(
+    dialect: Dialect, found: Rows, entries: tuple[AuditEntry, ...], key: SigningKey | None
+) -> Statements[None]:
+    """Yield the pages behind the end that was `found`."""
+    ((writer, last, hashed),) = found
     end = Head(writer, last or 0, hashed or "")
     if len(entries) == 1:
         yield _insert(dialect, seal_page(end, entries, key), entries[0].subject)
@@ -148,12 +174,17 @@ class Audited(Unit[Changed[R]], Generic[R]):
     entry: AuditEntry
     key: SigningKey | None
 
-    def statements(self, dialect: Dialect) -> Statements[Changed[R] | Undo[Changed[R]]]:
+    def statements(self, dialect: Dialect) -> Work[Changed[R] | Undo[Changed[R]]]:
         """Yield what the unit yields, then what appends the entry."""
-        outcome = yield from self.unit.statements(dialect)
+        work = self.unit.statements(dialect)
+        if dialect is Dialect.POSTGRESQL:  # the look costs no round trip beside another statement
+            outcome, found = yield from along(work, _end_of(self.node, self.key))
+        else:
+            outcome, found = (yield from work), NO_ROWS
         if isinstance(outcome, Undo):
             return Undo(Changed(cast("Undo[R]", outcome).result, kept=False))
-        yield from append_entries(dialect, self.node, (self.entry,), self.key)
+        found = found or (yield _end_of(self.node, self.key))
+        yield from _append(dialect, found, (self.entry,), self.key)
         return Changed(outcome, kept=True)
 
 

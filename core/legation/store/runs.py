@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from attrs import evolve, field
 
@@ -61,9 +61,9 @@ from .session_state import (
     select_state,
 )
 from .steps import NO_RECORDS, Records, write_records
-from .turns import FOR_ANYBODY, SHARE, TURN, RunShare, look
-from .units import NO_ROWS, Dialect, Rows, Sql, Statements, Undo, Unit
-from .usage import ADD_BYTES, add_usage, count_octets, keeper_of
+from .turns import FOR_ANYBODY, SHARE, TURN, RunShare, ask_look, look_closely
+from .units import NO_ROWS, Dialect, Rows, Sql, Statements, Undo, Unit, Work
+from .usage import ADD_BYTES, ADDITIONS, add_usage, count_octets, keeper_of
 
 __all__ = [
     "CLAIM",
@@ -162,13 +162,13 @@ class StartRun(RunOrder, Unit[Started]):
     share: RunShare = FOR_ANYBODY
     fork: RunFork | None = None
 
-    def statements(self, dialect: Dialect) -> Statements[Started | Undo[Started]]:
+    def statements(self, dialect: Dialect) -> Work[Started | Undo[Started]]:
         """Return what yields the session, the look at what is active and waits, and the new row."""
         if self.fork is None:
             return self._start(dialect, len(self.input))
         return self._start_fork(dialect, self.fork)
 
-    def _start_fork(self, dialect: Dialect, fork: RunFork) -> Statements[Started | Undo[Started]]:
+    def _start_fork(self, dialect: Dialect, fork: RunFork) -> Work[Started | Undo[Started]]:
         if not (yield from fork.open_session()):
             return Undo(Started(0, None, changed=True))
         started = yield from self._start(dialect, len(self.input) + fork.size)
@@ -179,14 +179,13 @@ class StartRun(RunOrder, Unit[Started]):
         yield from fork.copy_steps(dialect, self, self.share.subject, self.now_us)
         return started
 
-    def _start(self, dialect: Dialect, size: int) -> Statements[Started | Undo[Started]]:
-        ((run_no, state),) = yield OPEN_SESSION.of(self)
+    def _start(self, dialect: Dialect, size: int) -> Work[Started | Undo[Started]]:
+        share = self.share
+        asked = ask_look(share, dialect, self.owner, self.session_id, self.hosted, self.now_us)
+        ((run_no, state),), seen = yield OPEN_SESSION.of(self), asked
         if state is None:
             ((state,),) = yield STATE.of(self)
-        share = self.share
-        found = yield from look(
-            share, dialect, self.owner, self.session_id, self.hosted, self.now_us
-        )
+        found = yield from look_closely(share, dialect, asked, seen)
         if found.busy and not self.waits:
             return Undo(Started(0, None, rejected=True))
         if over := share.find_over(found, size):
@@ -240,21 +239,23 @@ class AppendEvents(Unit[bool | None]):
     records: Records = NO_RECORDS
     message: str | None = None
 
-    def statements(self, dialect: Dialect) -> Statements[bool | None | Undo[bool | None]]:
+    def statements(self, dialect: Dialect) -> Work[bool | None | Undo[bool | None]]:
         """Yield the fenced advance, then the events and the steps."""
         lease, records = self.lease, self.records
-        states = NO_ROWS
-        if records.state is not None:  # the session's row is locked before that of the run
-            states = yield LOCK_SESSION.of(records.state)
-        elif records.moves:
-            yield LOCK_SESSION.of(records.moves[0])
-        rows = yield ADVANCE.of(
+        states, rows = NO_ROWS, NO_ROWS
+        advance = ADVANCE.of(
             self,
             node=lease.node,
             attempt=lease.attempt,
             before=self.last - len(self.events),
             progress=int(records.progress),
         )
+        if records.state is not None:  # the session's row is locked before that of the run
+            states, rows = yield LOCK_SESSION.of(records.state), advance
+        elif records.moves:
+            _, rows = yield LOCK_SESSION.of(records.moves[0]), advance
+        else:
+            rows = yield advance
         if not rows:
             return Undo(None)
         if events := self.events:
@@ -360,6 +361,8 @@ class FinishRun(Unit[Ended]):
     that read no outputs.  `letters` are sent when the run has come to that, and not otherwise.
     """
 
+    closing: ClassVar[frozenset[Sql]] = ADDITIONS
+
     owner: str
     session_id: str
     run_id: str
@@ -386,14 +389,17 @@ class FinishRun(Unit[Ended]):
     incident: str | None = None
     letters: tuple[Letter, ...] = ()
 
-    def statements(self, dialect: Dialect) -> Statements[Ended | Undo[Ended]]:
+    def statements(self, dialect: Dialect) -> Work[Ended | Undo[Ended]]:
         """Yield the session's lock, the fenced end, the events, and the claim of the next run."""
         output, events = self.output, self.events
         if self.message is not None and output is not None and len(output) >= WORTH:
             output, events = self._shorten(output, self.message)
         size = self.bytes + count_octets((output, *[event.data for event in events]))
-        touched = yield TOUCH_SESSION.of(self, bytes=size)
-        finished = yield FINISH.of(self, output=output, **self._fence())
+        touched, finished, waiting = yield (
+            TOUCH_SESSION.of(self, bytes=size),
+            FINISH.of(self, output=output, **self._fence()),
+            NEXT.of(self),
+        )
         if not finished:
             return Undo((yield from self._before()))
         yield insert_events(dialect, self.run_id, self.now_us, events)
@@ -424,7 +430,6 @@ class FinishRun(Unit[Ended]):
             )
         if self.letters:
             yield from put_letters(self.letters, self.now_us)
-        waiting = yield NEXT.of(self)
         ended = Ended(kept=True, state=shown)
         if waiting:
             ended = yield from self._go_on(waiting, finished[0][0], state, shown)

@@ -18,7 +18,7 @@ from typing import Final
 from ..values import frozen
 from .run_rows import ACTIVE_RUN, ASKED_OF, DAY_US, EXECUTED_RUN, OF_A_CLIENT, WAITING_RUN
 from .session_state import MAX_STATE
-from .units import Dialect, Sql, Statement, Statements, text_array
+from .units import Dialect, Rows, Sql, Statement, Statements, text_array
 from .usage import NOBODY
 
 __all__ = [
@@ -29,7 +29,8 @@ __all__ = [
     "TURN",
     "Found",
     "RunShare",
-    "look",
+    "ask_look",
+    "look_closely",
     "search_waiting",
 ]
 
@@ -82,7 +83,9 @@ LOOK: Final = _look(
 )
 LOOK_OF_ANY: Final = _look(f"{_UNDER_WAY} and subject = :share")
 
-LOCK_SHARE: Final = Sql("select :share", "select pg_advisory_xact_lock(7311, hashtext(:share))")
+LOCK_SHARE: Final = Sql(
+    "select :share", "select pg_advisory_xact_lock(7311, hashtext(:share))", unread=True
+)
 """The lock of a subject: on PostgreSQL those who count its runs come one after the other.
 
 It is taken behind that of a session.
@@ -214,21 +217,17 @@ class Found:
     used_nano: int = 0
 
 
-def look(
+def ask_look(
     share: RunShare,
     dialect: Dialect,
     owner: str,
     session_id: str,
     hosted: tuple[str, ...],
     now_us: int,
-) -> Statements[Found]:
-    """Yield the look at what there is of a session, and of the subject of `share`.
-
-    Close to its limit a subject is looked at once more under its lock, so that of two nodes one
-    alone gives the last place.
-    """
+) -> Statement:
+    """Return the look at what there is of a session, and of the subject of `share`."""
     subject = owner if share.subject is None else share.subject
-    asked = Statement(
+    return Statement(
         LOOK if share.subject is None else LOOK_OF_ANY,
         {
             "owner": owner,
@@ -241,9 +240,19 @@ def look(
             "keeper": subject if owner.startswith(NOBODY) else owner,
         },
     )
-    ((busy, waiting, executed, behind, used, spent, kept),) = yield asked
+
+
+def look_closely(
+    share: RunShare, dialect: Dialect, asked: Statement, rows: Rows
+) -> Statements[Found]:
+    """Yield what is missing behind the look `asked`, whose rows are in; return what is found.
+
+    Close to its limit a subject is looked at once more under its lock, so that of two nodes one
+    alone gives the last place.
+    """
+    ((busy, waiting, executed, behind, used, spent, kept),) = rows
     if dialect is Dialect.POSTGRESQL and share.at_once - executed <= _CLOSE and not busy:
-        yield LOCK_SHARE(share=subject)
+        yield LOCK_SHARE(share=asked.parameters["share"])
         ((busy, waiting, executed, behind, used, spent, kept),) = yield asked
     waits = busy or behind or not share.room or executed >= share.at_once
     return Found(bool(busy), bool(waits), waiting >= share.waiting, used, kept, spent)

@@ -19,6 +19,7 @@ from legation.store.turns import RunShare
 from legation.store.units import Dialect, Numbered, Statement, Undo, Unit, all_sql
 
 from ...one_database import Database
+from ...statements import one_by_one
 
 HOSTED = ("agent:x",)
 EVENTS = (StoredEvent(1, "a", "{}"), StoredEvent(2, "b", "{}"))
@@ -29,7 +30,7 @@ def played(
     unit: Unit[Any], *answers: Sequence[Any], dialect: Dialect = Dialect.SQLITE
 ) -> tuple[list[Statement], Any]:
     """Run `unit` on these rows; return its statements and its result."""
-    work = unit.statements(dialect)
+    work = one_by_one(unit.statements(dialect))
     statements: list[Statement] = []
     try:
         statements.append(next(work))
@@ -81,7 +82,7 @@ def test_nothing_ends_without_the_lease() -> None:
         events=EVENTS,
         hosted=HOSTED,
     )
-    _, result = played(finish, [], [], [])
+    _, result = played(finish, [], [], [], [])
 
     assert result == Undo(Ended(kept=False))
 

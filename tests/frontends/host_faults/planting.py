@@ -17,6 +17,8 @@ from legation.programs import Handlers, intercept
 from legation.store.units import Dialect, Statements, Unit
 from legation_testing import HostSetup, HostUnderTest, MakeHost
 
+from ...statements import one_by_one
+
 __all__ = [
     "KEPT",
     "Changed",
@@ -185,7 +187,7 @@ class Changed(Unit[Any]):
     through: Change
 
     def statements(self, dialect: Dialect) -> Statements[Any]:
-        return self.through(self.unit.statements(dialect))
+        return self.through(one_by_one(self.unit.statements(dialect)))
 
 
 @define

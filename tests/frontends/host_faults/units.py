@@ -16,6 +16,7 @@ from legation.store.units import Dialect, Rows, Sql, Statement, Statements, Undo
 from legation_testing import HostUnderTest
 from legation_testing.host_kit.tables import Add, Get
 
+from ...statements import one_by_one
 from .planting import KEPT, Changed, Emitter, Fault, ask, change, effects_of, running, units_of
 
 __all__ = ["FAULTS"]
@@ -48,7 +49,7 @@ class _One(Unit[Any]):
 
 def _one_by_one(effect: Transact[Any]) -> Program[Any]:
     """Carry out each statement of a unit in a transaction of its own."""
-    statements = effect.unit.statements(Dialect.SQLITE)
+    statements = one_by_one(effect.unit.statements(Dialect.SQLITE))
     rows: Any = None
     while True:
         try:
@@ -411,7 +412,7 @@ def reads_from_a_cache() -> Handlers:
 @effects_of("Transact.dialect")
 def one_dialect_for_all() -> Handlers:
     def transact(effect: Transact[Any]) -> Program[Any]:
-        statements = effect.unit.statements(Dialect.POSTGRESQL)
+        statements = one_by_one(effect.unit.statements(Dialect.POSTGRESQL))
         return (yield Transact(effect.database, change(Nothing(), lambda _: statements)))
 
     return {Transact: transact}
