@@ -77,13 +77,19 @@ class Transaction:
             self._lock()
             result, kept = carry_out(unit.statements(Dialect.POSTGRESQL), self._execute_alone)
         else:
-            self._closing = unit.closing
-            result, kept = carry_out(
-                unit.statements(Dialect.POSTGRESQL), self._execute, self._execute_all
-            )
+            result, kept = self._carry_out(unit)
         if self.phase != "commit":
             self._end(kept=kept)
         return result
+
+    def _carry_out(self, unit: Unit[R]) -> tuple[R, bool]:
+        self._closing = unit.closing
+        try:
+            return carry_out(unit.statements(Dialect.POSTGRESQL), self._execute, self._execute_all)
+        except Exception:
+            if self._held:  # the unit's own error: one of the engine would have come before it
+                self._flush()
+            raise
 
     def _read(self, statement: Statement) -> Rows:
         """Carry out the only statement of a unit, outside of a transaction."""
@@ -127,12 +133,8 @@ class Transaction:
 
     def _end(self, *, kept: bool) -> None:
         """Keep what was done, or drop it."""
-        if kept:
-            if self.phase == "begin":
-                self._flush()
-            self.phase = "commit"
-            self._held.append(_COMMIT)
+        if kept and self.phase == "begin":
             self._flush()
-        elif self.phase != "begin":
-            self._held = [_ROLLBACK]
-            self._flush()
+        self.phase = "commit" if kept else self.phase
+        self._held.append(_COMMIT if kept else _ROLLBACK)
+        self._flush()
