@@ -87,28 +87,22 @@ _at_us: Final = attrgetter("at_us")
 
 
 def append_entries(
-    dialect: Dialect, node: str, entries: tuple[AuditEntry, ...], key: SigningKey | None
+    dialect: Dialect,
+    node: str,
+    entries: tuple[AuditEntry, ...],
+    key: SigningKey | None,
+    end: Rows = NO_ROWS,
 ) -> Statements[None]:
-    """Yield the look for the end of this writer's chain, and the pages behind it."""
-    found = yield _end_of(node, key)
-    yield from _append(dialect, found, entries, key)
+    """Yield the look for the end of this writer's chain, and the pages behind it.
 
-
-def _end_of(node: str, key: SigningKey | None) -> Statement:
-    """Return the look for the end of the chain that `node` writes on this connection."""
-    return END(writer=writer_name(node, key))
-
-
-def _append(
-    dialect: Dialect, found: Rows, entries: tuple[AuditEntry, ...], key: SigningKey | None
-) -> Statements[None]:
-    """Yield the pages behind the end that was `found`."""
-    ((writer, last, hashed),) = found
-    end = Head(writer, last or 0, hashed or "")
+    `end` are the rows of that look, where it was made before in the transaction.
+    """
+    ((writer, last, hashed),) = end or (yield END(writer=writer_name(node, key)))
+    head = Head(writer, last or 0, hashed or "")
     if len(entries) == 1:
-        yield _insert(dialect, seal_page(end, entries, key), entries[0].subject)
+        yield _insert(dialect, seal_page(head, entries, key), entries[0].subject)
     else:
-        yield from append_pages(dialect, end, sorted(entries, key=_at_us), key)
+        yield from append_pages(dialect, head, sorted(entries, key=_at_us), key)
 
 
 def append_pages(
@@ -176,15 +170,15 @@ class Audited(Unit[Changed[R]], Generic[R]):
 
     def statements(self, dialect: Dialect) -> Work[Changed[R] | Undo[Changed[R]]]:
         """Yield what the unit yields, then what appends the entry."""
-        work = self.unit.statements(dialect)
-        if dialect is Dialect.POSTGRESQL:  # the look costs no round trip beside another statement
-            outcome, found = yield from along(work, _end_of(self.node, self.key))
+        work, end = self.unit.statements(dialect), NO_ROWS
+        if dialect is Dialect.POSTGRESQL:  # beside another statement it takes no round trip
+            look = END(writer=writer_name(self.node, self.key))
+            outcome, end = yield from along(work, look)
         else:
-            outcome, found = (yield from work), NO_ROWS
+            outcome = yield from work
         if isinstance(outcome, Undo):
             return Undo(Changed(cast("Undo[R]", outcome).result, kept=False))
-        found = found or (yield _end_of(self.node, self.key))
-        yield from _append(dialect, found, (self.entry,), self.key)
+        yield from append_entries(dialect, self.node, (self.entry,), self.key, end)
         return Changed(outcome, kept=True)
 
 
