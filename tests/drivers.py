@@ -31,7 +31,7 @@ from legation.store.failures import (
 from legation.store.units import Dialect, Rows, Sql, Statement, Undo, Unit
 from legation_host.sqlite_connection import set_journal_mode
 
-from .statements import one_by_one
+from .statements import statements_of
 
 __all__ = ["Cut", "Driver", "Interfere", "PostgresDriver", "SqliteDriver", "drive", "leave_alone"]
 
@@ -108,7 +108,7 @@ class Driver(ABC):
     def _run(self, unit: Unit[R]) -> R:
         self.interfere(None)
         self.begin(writes=unit.writes, exclusive=unit.exclusive)
-        statements = one_by_one(unit.statements(self.dialect))
+        statements = statements_of(unit, self.dialect)
         rows: Rows | None = None
         while True:
             try:

@@ -12,7 +12,7 @@ from legation.store.leases import fill_clock
 from legation.store.nodes import Beat, Bury
 from legation.store.units import Dialect, Undo, Unit
 
-from .statements import one_by_one
+from .statements import statements_of
 
 __all__ = ["Database"]
 
@@ -64,7 +64,7 @@ class Database:
     def run(self, unit: Unit[R]) -> R:
         """Run `unit` as a host does."""
         self.connection.execute("savepoint unit")
-        work = one_by_one(unit.statements(Dialect.SQLITE))
+        work = statements_of(unit, Dialect.SQLITE)
         try:
             statement = next(work)
             while True:

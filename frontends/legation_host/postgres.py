@@ -433,7 +433,7 @@ class PostgresDatabase:
         broken = broken or state[:2] == "08" or state in ("57P01", "57P02", "57P03")
         if broken:
             connection.close()
-            if phase == "begin" and used:
+            if phase == "begin" and used and time.monotonic() < connection.due:
                 # Whatever broke this one while it lay idle broke the others.
                 self._discard_idle()
                 return _Again(failures.Unavailable())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from typing import Any, ClassVar, Final
 
@@ -101,7 +102,7 @@ def test_a_unit_takes_few_round_trips(
 ) -> None:
     with message_relay(postgres) as relay, opened(relay.url, *ACCOUNTS) as database:
         for number in range(12):  # often enough to be prepared
-            made = trips(relay, lambda n=number: database.run_unit(unit(f"n{n}")))
+            made = trips(relay, partial(database.run_unit, unit(f"n{number}")))
             assert made == expected, number
 
 
@@ -293,10 +294,11 @@ def test_a_cut_at_any_message_leaves_all_or_nothing_and_is_told(
                 outcomes[name] = enter_and_cut(relay, database, unit(name), cut)
                 if outcomes[name] == "not reached":
                     break
-        rows = dict(database.run_unit(All()))
+        found: tuple[tuple[str, int], ...] = database.run_unit(All())
 
     of = {kind: {n for n, o in outcomes.items() if o == kind} for kind in set(outcomes.values())}
     assert set(of) == {"told", "not reached", "Unavailable", "CommitLost"}
+    rows = dict(found)
     told, entered = of["told"] | of["not reached"], set(rows) - {"ada", "bob"}
     assert told <= entered <= told | of["CommitLost"]
     assert rows["ada"] == rows["bob"] == len(entered)

@@ -19,7 +19,7 @@ from legation.store.turns import RunShare
 from legation.store.units import Dialect, Numbered, Statement, Undo, Unit, all_sql
 
 from ...one_database import Database
-from ...statements import one_by_one
+from ...statements import statements_of
 
 HOSTED = ("agent:x",)
 EVENTS = (StoredEvent(1, "a", "{}"), StoredEvent(2, "b", "{}"))
@@ -30,7 +30,7 @@ def played(
     unit: Unit[Any], *answers: Sequence[Any], dialect: Dialect = Dialect.SQLITE
 ) -> tuple[list[Statement], Any]:
     """Run `unit` on these rows; return its statements and its result."""
-    work = one_by_one(unit.statements(dialect))
+    work = statements_of(unit, dialect)
     statements: list[Statement] = []
     try:
         statements.append(next(work))
