@@ -94,7 +94,7 @@ def trips(relay: MessageRelay, work: Callable[[], object]) -> tuple[int, int]:
         (Enter, (3, 6)),
         (EnterOpenly, (4, 6)),
         (Put, (2, 1)),
-        (lambda name: Get("ada"), (1, 1)),
+        (Get, (1, 1)),
     ],
 )
 def test_a_unit_takes_few_round_trips(

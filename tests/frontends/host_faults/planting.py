@@ -14,7 +14,7 @@ from attrs import define, evolve, frozen
 
 from legation.effects import Concurrently, Interruptible, Job, Program, Spawn, Transact
 from legation.programs import Handlers, intercept
-from legation.store.units import Dialect, Statements, Unit
+from legation.store.units import Dialect, Statements, Unit, Work
 from legation_testing import HostSetup, HostUnderTest, MakeHost
 
 from ...statements import one_by_one
@@ -186,7 +186,7 @@ class Changed(Unit[Any]):
     unit: Unit[Any]
     through: Change
 
-    def statements(self, dialect: Dialect) -> Statements[Any]:
+    def statements(self, dialect: Dialect) -> Work[Any]:
         return self.through(one_by_one(self.unit.statements(dialect)))
 
 
