@@ -60,7 +60,6 @@ EXCUSED: Final = (
     "frontends/legation_cli/main.py:color",  # a setting of click's context
     "frontends/legation_host/hints.py:nonblocking",  # a setting of a libpq connection
     "frontends/legation_host/otel.py:generate_*_id",  # override OpenTelemetry's `IdGenerator`
-    "frontends/legation_host/postgres.py:prepare_threshold",  # a setting of a psycopg connection
     "frontends/legation_server/tls.py:minimum_version",  # a setting of an `SSLContext`
     "frontends/legation_testing/pytest_replay.py:pytest_*",  # hooks of pytest
     "frontends/legation_testing/pytest_replay.py:runtest",  # override those of pytest's `Item` ...

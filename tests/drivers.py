@@ -31,6 +31,8 @@ from legation.store.failures import (
 from legation.store.units import Dialect, Rows, Sql, Statement, Undo, Unit
 from legation_host.sqlite_connection import set_journal_mode
 
+from .statements import statements_of
+
 __all__ = ["Cut", "Driver", "Interfere", "PostgresDriver", "SqliteDriver", "drive", "leave_alone"]
 
 R = TypeVar("R")
@@ -106,7 +108,7 @@ class Driver(ABC):
     def _run(self, unit: Unit[R]) -> R:
         self.interfere(None)
         self.begin(writes=unit.writes, exclusive=unit.exclusive)
-        statements = unit.statements(self.dialect)
+        statements = statements_of(unit, self.dialect)
         rows: Rows | None = None
         while True:
             try:

@@ -12,6 +12,8 @@ from legation.store.leases import fill_clock
 from legation.store.nodes import Beat, Bury
 from legation.store.units import Dialect, Undo, Unit
 
+from .statements import statements_of
+
 __all__ = ["Database"]
 
 R = TypeVar("R")
@@ -62,7 +64,7 @@ class Database:
     def run(self, unit: Unit[R]) -> R:
         """Run `unit` as a host does."""
         self.connection.execute("savepoint unit")
-        work = unit.statements(Dialect.SQLITE)
+        work = statements_of(unit, Dialect.SQLITE)
         try:
             statement = next(work)
             while True:

@@ -34,23 +34,25 @@ from legation.backoff import Backoff
 from legation.store import failures
 from legation.store.failures import StoreFailure
 from legation.store.health import Inspection
-from legation.store.units import Dialect, Rows, Statement, Unit
+from legation.store.units import Dialect, Sql, Statement, Unit
 
 from .errors import BadDatabaseUrl, MissingDriver
 from .logs import Write, quiet
 from .names import Names, place_of_user
-from .units import carry_out, failure, short
+from .postgres_transaction import Transaction
+from .units import failure
 from .wakeup import Wake, waker
 
 if TYPE_CHECKING:
     import psycopg
+
+    from .postgres_exchange import Exchange
 
 __all__ = ["PostgresDatabase"]
 
 R = TypeVar("R")
 
 CONNECTIONS: Final = 16
-MIGRATION_LOCK: Final = 0x6C656761  # "lega": names the advisory lock beside the schema's own hash
 
 SETTINGS: Final[Mapping[str, str]] = {
     "statement_timeout": "30s",
@@ -89,7 +91,6 @@ CHANGED_PLAN: Final = "0A000"
 
 # Of a prepared statement: that it is there already, and that it is not there.
 FOREIGN_SESSION: Final = frozenset({"42P05", "26000"})
-PREPARE_AFTER: Final = 5
 
 # What tells a database from others, with the schema that `options` may name; never a password.
 _IDENTITY: Final = ("service", "host", "hostaddr", "port", "dbname", "user", "options")
@@ -206,12 +207,17 @@ class _ServerConnection:
     driver: psycopg.Connection
     pooled: bool
     due: float = math.inf
+    exchange: Exchange = field(init=False)
     _wire: socket.socket = field(init=False)
     _closing: threading.Lock = field(factory=threading.Lock, init=False)
 
     def __attrs_post_init__(self) -> None:
         # A descriptor of our own: libpq closes its one when it likes, and the number is reused.
         self._wire = socket.fromfd(self.driver.fileno(), socket.AF_INET, socket.SOCK_STREAM)
+
+    def prolong(self) -> None:
+        """Give the statement that comes next a time of its own."""
+        self.due = time.monotonic() + UNIT_SECONDS
 
     def cut(self) -> None:
         """End it from another thread: whoever waits for the server gets an error at once."""
@@ -401,19 +407,24 @@ class PostgresDatabase:
 
     def _try(self, unit: Unit[R], due: float) -> R:
         connection, used = self._take(due)
-        transaction = _Transaction(connection, self._driver.DataError)
+        settings = SETTINGS_OF_TRANSACTION if connection.pooled else None
+        transaction = Transaction(connection.exchange, settings, connection.prolong)
         try:
             return transaction.run(unit)
         except self._driver.Error as error:
-            raise self._judge(error, unit, transaction, used) from error
+            raise self._judge(error, unit, connection, transaction.phase, used) from error
         finally:
             self._give_back(connection)
 
     def _judge(
-        self, error: Exception, unit: Unit[Any], transaction: _Transaction, used: bool
+        self,
+        error: Exception,
+        unit: Unit[Any],
+        connection: _ServerConnection,
+        phase: str,
+        used: bool,
     ) -> Exception:
         """Return what to raise for `error`, by its SQLSTATE and by how far the transaction was."""
-        connection = transaction.connection
         fail = partial(failure, error=error, database=self.name, write=self._log)
         state: str = getattr(error, "sqlstate", None) or ""
         broken = connection.driver.closed or (
@@ -422,11 +433,11 @@ class PostgresDatabase:
         broken = broken or state[:2] == "08" or state in ("57P01", "57P02", "57P03")
         if broken:
             connection.close()
-            if transaction.phase == "begin" and used:
+            if phase == "begin" and used and time.monotonic() < connection.due:
                 # Whatever broke this one while it lay idle broke the others.
                 self._discard_idle()
                 return _Again(failures.Unavailable())
-            lost = transaction.phase == "commit"
+            lost = phase == "commit"
             return fail(failures.CommitLost if lost else failures.Unavailable)
         if state == CHANGED_PLAN and "cached plan" in str(error):
             connection.close()  # the schema changed under a prepared statement
@@ -487,8 +498,10 @@ class PostgresDatabase:
             if connection.pooled:
                 self.note_pooler()
             else:
-                driver.prepare_threshold = PREPARE_AFTER
                 self._settle(driver)
+            # Behind the loaders, which it takes over; it imports the driver.
+            exchange = import_module(".postgres_exchange", __package__)
+            connection.exchange = exchange.Exchange(driver, prepares=not connection.pooled)
         except BaseException:
             self._busy.discard(connection)
             connection.close()
@@ -541,70 +554,13 @@ READ_BACK: Final = "select {}".format(
     ", ".join(f"current_setting('{name}')" for name in (*SETTINGS, "synchronous_commit"))
 ).encode()
 
+SETTINGS_OF_TRANSACTION: Final = Statement(
+    Sql(_settings_for("true").decode(), registered=False, unread=True)
+)
+
 POOLED: Final = "settings in each transaction, nothing prepared, no hints between nodes"
 
 
 def _classify(state: str) -> type[StoreFailure]:
     """Return the kind of failure a SQLSTATE stands for (PostgreSQL manual, appendix A)."""
     return _BY_STATE.get(state) or _BY_CLASS.get(state[:2], failures.StatementFailed)
-
-
-BEGIN_WRITING: Final = b"begin isolation level read committed read write"
-BEGIN_READING: Final = b"begin isolation level repeatable read read only"
-LOCK_SCHEMA: Final = (
-    b"select pg_try_advisory_xact_lock(%s, hashtext(coalesce(current_schema(), '')))"
-)
-IMPATIENT: Final = b"set local lock_timeout = '200ms'"
-
-
-class _Transaction:
-    """One transaction on one connection; `phase` tells how far it came."""
-
-    def __init__(self, connection: _ServerConnection, data_error: type[Exception]) -> None:
-        self.connection = connection
-        self._data_error = data_error
-        self._exclusive = False
-        self.phase = "begin"
-        self._cursor: Any = connection.driver.cursor()
-
-    def run(self, unit: Unit[R]) -> R:
-        """Run `unit` and commit, or roll back where it says so."""
-        run = self._cursor.execute
-        pooled = self.connection.pooled
-        if not pooled:
-            read = short(unit, Dialect.POSTGRESQL, self._execute)
-            if read is not None:
-                return read[0]
-        run(BEGIN_WRITING if unit.writes else BEGIN_READING, prepare=False)
-        self.phase = "statements"
-        if pooled:
-            run(_settings_for("true"), prepare=False)
-        if unit.exclusive:
-            self._exclusive = True
-            self._lock()
-        result, kept = carry_out(unit.statements(Dialect.POSTGRESQL), self._execute)
-        if kept:
-            self.phase = "commit"
-            run(b"commit", prepare=False)
-        else:
-            run(b"rollback", prepare=False)
-        return result
-
-    def _lock(self) -> None:
-        """Take the lock of migrations for this transaction, or fail at once."""
-        self._cursor.execute(LOCK_SCHEMA, (MIGRATION_LOCK,), prepare=False)
-        if not self._cursor.fetchone()[0]:
-            raise failures.Busy("migration lock")
-        self._cursor.execute(IMPATIENT, prepare=False)
-
-    def _execute(self, statement: Statement) -> Rows:
-        if self._exclusive:
-            self.connection.due = time.monotonic() + UNIT_SECONDS
-        try:
-            self._cursor.execute(statement.sql.psycopg_text, statement.parameters)
-        except UnicodeError as error:  # the driver's; the same from a unit would be its bug
-            raise self._data_error("a text that cannot be encoded") from error
-        if self._cursor.description is None:
-            return ()
-        rows: Rows = self._cursor.fetchall()
-        return rows

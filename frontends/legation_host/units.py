@@ -6,11 +6,11 @@ The other half, and the contract between them, is `legation.store.units`.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar, cast
 
 from legation.store.failures import Busy, Conflict, StoreFailure
-from legation.store.units import Dialect, Rows, Statement, Statements, Undo, Unit
+from legation.store.units import Dialect, Rows, Statement, Undo, Unit, Work
 
 from .logs import Write
 
@@ -20,16 +20,25 @@ R = TypeVar("R")
 
 
 def carry_out(
-    statements: Statements[R | Undo[R]], execute: Callable[[Statement], Rows]
+    statements: Work[R | Undo[R]],
+    execute: Callable[[Statement], Rows],
+    together: Callable[[tuple[Statement, ...]], Sequence[Rows]] | None = None,
 ) -> tuple[R, bool]:
     """Run `statements` to their end; return the result, and whether what was done is to stay.
 
-    What `execute` raises ends the unit: it is not thrown into the generator.
+    Those that are yielded at once are carried out by `together`, or one after the other.  What
+    either raises ends the unit: it is not thrown into the generator.
     """
     try:
-        statement = next(statements)
+        asked = next(statements)
         while True:
-            statement = statements.send(execute(statement))
+            if asked.__class__ is not tuple:
+                rows = execute(cast("Statement", asked))
+            elif together is not None:
+                rows = cast("Rows", together(asked))
+            else:
+                rows = cast("Rows", [execute(statement) for statement in asked])
+            asked = statements.send(rows)
     except StopIteration as stop:
         outcome: R | Undo[R] = stop.value
         if isinstance(outcome, Undo):

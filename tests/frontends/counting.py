@@ -41,7 +41,7 @@ from legation.store.run_rows import RunRow
 from legation_host.hosting import open_platform
 from legation_testing import ScriptedModel, call
 
-__all__ = ["ROUNDS", "main"]
+__all__ = ["FORM", "ROUNDS", "Body", "Sink", "clerk", "main"]
 
 ROUNDS: Final = 31
 SECRET: Final = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -55,7 +55,7 @@ _OURS: Final = tuple(
     f"{Path(sys.modules[name].__file__ or '').parent}/" for name in ("legation", "legation_host")
 )
 _CHANGES: Final = ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "PRAGMA")
-_FORM: Final = ((b"content-type", b"application/x-www-form-urlencoded"), (b"host", b"localhost"))
+FORM: Final = ((b"content-type", b"application/x-www-form-urlencoded"), (b"host", b"localhost"))
 
 counted: Counter[str] = Counter()
 connections: list[sqlite3.Connection] = []
@@ -234,7 +234,7 @@ async def count(folder: str) -> dict[str, dict[str, float]]:
 
         async def ask(method: str, path: str, form: dict[str, str] | None = None) -> bytes:
             body = urlencode(form or {}).encode()
-            headers = (*_FORM, (b"content-length", str(len(body)).encode()))
+            headers = (*FORM, (b"content-length", str(len(body)).encode()))
             request = Request(method, path, headers)
             answer = await host.run(platform.answer(request), body=Body(body))
             assert answer.status == 200, answer

@@ -15,6 +15,7 @@ from legation.store.run_rows import RunRow
 from legation.store.units import Dialect, Statement, Undo, Unit
 
 from ..one_database import Database
+from ..statements import statements_of
 
 __all__ = [
     "CLOCK_TABLE",
@@ -72,7 +73,7 @@ def _schema(dialect: Dialect) -> list[str]:
 
 def _played(unit: Unit[R], dialect: Dialect, execute: Callable[[str, dict[str, Any]], Any]) -> Any:
     """Return what the statements of `unit` return, `Undo` included."""
-    work = unit.statements(dialect)
+    work = statements_of(unit, dialect)
     try:
         statement = next(work)
         while True:

@@ -34,7 +34,7 @@ from legation_host.sqlite_connection import connect, limit_statements, run_unit
 from ..engines import Cluster
 from ..relay import Relay, relay
 from .command_kit import running, write_platform
-from .host_units import BACKENDS, All, Count, Create, Get, Lines, Put, run
+from .host_units import ADD, BACKENDS, PUT, All, Count, Create, Get, Lines, Put, run
 from .test_runs_nodes import RUNS, Node
 
 LATER = 1_000.0
@@ -261,10 +261,14 @@ class Pause(Unit[Any]):
     more: bool
 
     def statements(self, dialect: Dialect) -> Statements[Any]:
-        yield from Put("paused", 1).statements(dialect)
+        yield from self._put("paused")
         self.way.silence()
         if self.more:
-            yield from Put("more", 1).statements(dialect)
+            yield from self._put("more")
+
+    def _put(self, name: str) -> Statements[None]:
+        yield PUT(name=name, amount=1)
+        yield ADD(name=name, amount=1)  # what came before is sent with what has rows
 
 
 @BACKENDS

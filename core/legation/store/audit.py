@@ -20,7 +20,20 @@ from attrs import define, field, fields
 from ..values import frozen
 from .audit_entries import AuditEntry, Line, OldRow
 from .audit_pages import Head, Page, SigningKey, seal_page, split_lines, writer_name
-from .units import Dialect, Numbered, ReadUnit, Sql, Statement, Statements, Undo, Unit
+from .units import (
+    NO_ROWS,
+    Dialect,
+    Numbered,
+    ReadUnit,
+    Rows,
+    Sql,
+    Statement,
+    Statements,
+    Undo,
+    Unit,
+    Work,
+    along,
+)
 
 __all__ = [
     "OLD_COLUMNS",
@@ -99,11 +112,13 @@ def append_entries(
     entries: tuple[AuditEntry, ...],
     key: SigningKey | None,
     known: ChainEnd | None = None,
+    rows: Rows = NO_ROWS,
 ) -> Statements[None]:
     """Yield the look for the end of this writer's chain, and the pages behind it.
 
     On SQLite one entry behind the `known` end is one statement.  On PostgreSQL the writer is not
-    known before, as a node has a chain for each of its connections.
+    known before, as a node has a chain for each of its connections; `rows` are those of that look,
+    where it was made before in the transaction.
     """
     writer, alone = writer_name(node, key), len(entries) == 1
     end = known.head if known is not None and dialect is Dialect.SQLITE else None
@@ -112,7 +127,7 @@ def append_entries(
         if (yield Statement(APPEND_BEHIND, Numbered((*_values(page), entries[0].subject)))):
             known.head = page.head
             return
-    ((writer, last, hashed),) = yield END(writer=writer)
+    ((writer, last, hashed),) = rows or (yield END(writer=writer))
     end = Head(writer, last or 0, hashed or "")
     if alone:
         page = seal_page(end, entries, key)
@@ -191,12 +206,17 @@ class Audited(Unit[Changed[R]], Generic[R]):
     key: SigningKey | None
     known: ChainEnd | None = field(default=None, eq=False, repr=False)
 
-    def statements(self, dialect: Dialect) -> Statements[Changed[R] | Undo[Changed[R]]]:
+    def statements(self, dialect: Dialect) -> Work[Changed[R] | Undo[Changed[R]]]:
         """Yield what the unit yields, then what appends the entry."""
-        outcome = yield from self.unit.statements(dialect)
+        work, end = self.unit.statements(dialect), NO_ROWS
+        if dialect is Dialect.POSTGRESQL:  # beside another statement it takes no round trip
+            look = END(writer=writer_name(self.node, self.key))
+            outcome, end = yield from along(work, look)
+        else:
+            outcome = yield from work
         if isinstance(outcome, Undo):
             return Undo(Changed(cast("Undo[R]", outcome).result, kept=False))
-        yield from append_entries(dialect, self.node, (self.entry,), self.key, self.known)
+        yield from append_entries(dialect, self.node, (self.entry,), self.key, self.known, end)
         return Changed(outcome, kept=True)
 
 

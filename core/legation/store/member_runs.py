@@ -15,7 +15,7 @@ from ..values import frozen
 from .once import message_of, shorten_output, whole_output
 from .run_rows import EXECUTED, EXECUTED_RUN, NEXT_VERSION, RunLease, literal, status_is
 from .run_states import MEMBER_MOVES, RunState
-from .units import Dialect, ReadUnit, Sql, Statements, Undo, Unit
+from .units import Dialect, ReadUnit, Rows, Sql, Statement, Statements, Undo, Unit, Work
 
 __all__ = ["CheckLease", "MemberMove", "Root", "StartMember", "end_members", "read_failure"]
 
@@ -66,10 +66,9 @@ class Root:
     run_id: str
     lease: RunLease
 
-    def check_lease(self) -> Statements[bool | None]:
-        """Return whether somebody asked to cancel the run; None when the lease is lost."""
-        rows = yield HELD.of(self, node=self.lease.node, attempt=self.lease.attempt)
-        return rows[0][0] is not None if rows else None
+    def ask_lease(self) -> Statement:
+        """Return the look at the lease: no row when it is lost, else when a cancel was asked."""
+        return HELD.of(self, node=self.lease.node, attempt=self.lease.attempt)
 
 
 @frozen
@@ -89,14 +88,16 @@ class StartMember(Unit[bool | None]):
     output: str
     now_us: int
 
-    def statements(self, dialect: Dialect) -> Statements[bool | None | Undo[bool | None]]:
+    def statements(self, dialect: Dialect) -> Work[bool | None | Undo[bool | None]]:
         """Yield the session's lock, which gives the number, two looks, and the row."""
         owner, session_id = self.root.owner, self.root.session_id
-        numbers = yield NUMBER.of(self.root)
-        asked = yield from self.root.check_lease()
-        if asked is None:
-            return Undo(None)
-        if (yield KNOWN.of(self, owner=owner)):
+        numbers, held, known = yield (
+            NUMBER.of(self.root),
+            self.root.ask_lease(),
+            KNOWN.of(self, owner=owner),
+        )
+        asked = _asked(held)
+        if asked is None or known:
             return Undo(asked)
         yield INSERT.of(self, owner=owner, session_id=session_id, run_no=numbers[0][0])
         return asked
@@ -137,7 +138,12 @@ class CheckLease(ReadUnit[bool | None]):
 
     def statements(self, dialect: Dialect) -> Statements[bool | None]:
         """Yield one read."""
-        return (yield from self.root.check_lease())
+        return _asked((yield self.root.ask_lease()))
+
+
+def _asked(held: Rows) -> bool | None:
+    """Return whether somebody asked to cancel the run; None when the lease is lost."""
+    return held[0][0] is not None if held else None
 
 
 def end_members(

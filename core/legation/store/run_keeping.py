@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final
 
 from ..values import frozen
 from .leases import FOREVER, end_of_lease, fill_clock, has_lapsed
@@ -24,7 +24,7 @@ from .run_states import RunMove, state_after
 from .runs import CLAIM, FENCE
 from .session_state import STATE
 from .turns import LOCK_SHARE, search_waiting
-from .units import Dialect, ReadUnit, Sql, Statements, Undo, Unit, text_array
+from .units import Dialect, ReadUnit, Rows, Sql, Statements, Undo, Unit, Work, text_array
 
 __all__ = [
     "CancelsAsked",
@@ -162,10 +162,9 @@ class FindNeglected(ReadUnit[Neglected]):
     hosted: tuple[str, ...]
     size: int = 64
 
-    def statements(self, dialect: Dialect) -> Statements[Neglected]:
+    def statements(self, dialect: Dialect) -> Work[Neglected]:
         """Yield two reads."""
-        expired = yield ANY_EXPIRED.of(self)
-        waiting = yield search_waiting(dialect, self.hosted)
+        expired, waiting = yield ANY_EXPIRED.of(self), search_waiting(dialect, self.hosted)
         return Neglected(tuple(RunRow(*row) for row in expired), bool(waiting))
 
 
@@ -202,6 +201,8 @@ class ClaimWaiting(Unit[ClaimedRun | Missed | None]):
     as many runs as it has room for.
     """
 
+    closing: ClassVar[frozenset[Sql]] = frozenset((CLAIM,))
+
     node: str
     now_us: int
     hosted: tuple[str, ...]
@@ -209,7 +210,7 @@ class ClaimWaiting(Unit[ClaimedRun | Missed | None]):
 
     def statements(
         self, dialect: Dialect
-    ) -> Statements[ClaimedRun | Missed | None | Undo[Missed | None]]:
+    ) -> Work[ClaimedRun | Missed | None | Undo[Missed | None]]:
         """Yield the search, the locks, a second search under them, and the claim.
 
         On SQLite nobody else writes meanwhile.
@@ -219,13 +220,16 @@ class ClaimWaiting(Unit[ClaimedRun | Missed | None]):
         if not found:
             return None
         owner, session_id, run_no, share = found[0]
-        states = yield LOCK_SESSION(owner=owner, session_id=session_id)
-        if dialect is Dialect.POSTGRESQL:
-            yield LOCK_SHARE(share=share)
-            if (yield search) != found:
-                return Undo(Missed())
         session = {"owner": owner, "session_id": session_id}
-        claimed = yield CLAIM.of(self, **session, run_no=run_no)
-        if claimed and states[0][0] is None:
+        states: Rows
+        lock = LOCK_SESSION(**session)
+        if dialect is Dialect.POSTGRESQL:
+            states, _, again = yield lock, LOCK_SHARE(share=share), search
+            if again != found:
+                return Undo(Missed())
+        else:
+            states = yield lock
+        if states and states[0][0] is None:
             states = yield STATE(**session)
+        claimed = yield CLAIM.of(self, **session, run_no=run_no)
         return to_claimed_run(claimed, states)

@@ -29,8 +29,8 @@ from .run_rows import (
 )
 from .run_states import RunMove, state_after, states_before
 from .session_state import STATE, encode_value
-from .turns import FOR_ANYBODY, TURN, RunShare, look, look_at
-from .units import Dialect, Sql, Statements, Undo, Unit
+from .turns import FOR_ANYBODY, TURN, RunShare, ask_look, look_at, look_closely
+from .units import Dialect, Rows, Sql, Statements, Undo, Unit, Work
 from .usage import ADD_BYTES, add_usage, count_octets, keeper_of
 
 __all__ = ["CANCELLED_AT_ONCE", "CancelRun", "ContinueRun", "Continued"]
@@ -183,10 +183,10 @@ class ContinueRun(Unit[Continued]):
     resolved_by: str | None = None
     resolution: str = "approved"
 
-    def statements(self, dialect: Dialect) -> Statements[Continued | Undo[Continued]]:
+    def statements(self, dialect: Dialect) -> Work[Continued | Undo[Continued]]:
         """Yield the session's lock, two looks, and the claim."""
-        states = yield LOCK_SESSION.of(self)
-        found = yield HOW_IT_STANDS.of(self)
+        states: Rows
+        states, found = yield LOCK_SESSION.of(self), HOW_IT_STANDS.of(self)
         if not found:
             return Undo(Continued(None))
         if states[0][0] is None:
@@ -208,7 +208,8 @@ class ContinueRun(Unit[Continued]):
         status, elsewhere = _PAUSED.value, asked_of not in self.hosted
         share = evolve(self.share, subject=run.subject)
         place = look_at(share, dialect, self.owner, self.session_id, self.hosted, self.now_us)
-        found = yield from look(share, dialect, place)
+        asked = ask_look(share, place)
+        found = yield from look_closely(share, dialect, asked, (yield asked))
         if found.busy and not self.waits:
             return Undo(Continued(status, busy=True))
         if found.waits and found.over:

@@ -12,8 +12,8 @@ so that those of one session come one after the other, and take their locks in o
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
 
 from attrs import evolve, field
 
@@ -69,11 +69,12 @@ from .turns import (
     TURN,
     WAITS,
     RunShare,
-    look,
+    ask_look,
     look_at,
+    look_closely,
 )
-from .units import NO_ROWS, Dialect, Rows, Sql, Statements, Undo, Unit
-from .usage import ADD_BYTES, add_usage, count_octets, keeper_of
+from .units import NO_ROWS, Dialect, Rows, Sql, Statements, Undo, Unit, Work
+from .usage import ADD_BYTES, ADDITIONS, add_usage, count_octets, keeper_of
 
 __all__ = [
     "CLAIM",
@@ -174,13 +175,13 @@ class StartRun(RunOrder, Unit[Started]):
     share: RunShare = FOR_ANYBODY
     fork: RunFork | None = None
 
-    def statements(self, dialect: Dialect) -> Statements[Started | Undo[Started]]:
+    def statements(self, dialect: Dialect) -> Work[Started | Undo[Started]]:
         """Return what yields the session, a look at what is active and waits, and the new row."""
         if self.fork is None:
             return self._start(dialect, len(self.input))
         return self._start_fork(dialect, self.fork)
 
-    def _start_fork(self, dialect: Dialect, fork: RunFork) -> Statements[Started | Undo[Started]]:
+    def _start_fork(self, dialect: Dialect, fork: RunFork) -> Work[Started | Undo[Started]]:
         if not (yield from fork.open_session()):
             return Undo(Started(0, None, changed=True))
         started = yield from self._start(dialect, len(self.input) + fork.size)
@@ -191,14 +192,22 @@ class StartRun(RunOrder, Unit[Started]):
         yield from fork.copy_steps(dialect, self, self.share.subject, self.now_us)
         return started
 
-    def _start(self, dialect: Dialect, size: int) -> Statements[Started | Undo[Started]]:
+    def _start(self, dialect: Dialect, size: int) -> Work[Started | Undo[Started]]:
         share = self.share
         place = look_at(share, dialect, self.owner, self.session_id, self.hosted, self.now_us)
         opening = OPEN_SESSION if share.subject is None else OPEN_SESSION_OF_ANY
-        ((run_no, state, *seen),) = yield opening.of(self, **place)
+        seen: Sequence[Any] = ()
+        rows = NO_ROWS
+        if dialect is Dialect.SQLITE:
+            ((run_no, state, *seen),) = yield opening.of(self, **place)
+        else:
+            ((run_no, state),), rows = yield opening.of(self, **place), ask_look(share, place)
         if state is None:
             ((state,),) = yield STATE.of(self)
-        found = share.find(seen) if seen else (yield from look(share, dialect, place))
+        if dialect is Dialect.SQLITE:
+            found = share.find(seen)
+        else:
+            found = yield from look_closely(share, dialect, ask_look(share, place), rows)
         if found.busy and not self.waits:
             return Undo(Started(0, None, rejected=True))
         if over := share.find_over(found, size):
@@ -252,21 +261,23 @@ class AppendEvents(Unit[bool | None]):
     records: Records = NO_RECORDS
     message: str | None = None
 
-    def statements(self, dialect: Dialect) -> Statements[bool | None | Undo[bool | None]]:
+    def statements(self, dialect: Dialect) -> Work[bool | None | Undo[bool | None]]:
         """Yield the fenced advance, then the events and the steps."""
         lease, records = self.lease, self.records
-        states = NO_ROWS
-        if records.state is not None:  # the session's row is locked before that of the run
-            states = yield LOCK_SESSION.of(records.state)
-        elif records.moves:
-            yield LOCK_SESSION.of(records.moves[0])
-        rows = yield ADVANCE.of(
+        states, rows = NO_ROWS, NO_ROWS
+        advance = ADVANCE.of(
             self,
             node=lease.node,
             attempt=lease.attempt,
             before=self.last - len(self.events),
             progress=int(records.progress),
         )
+        if records.state is not None:  # the session's row is locked before that of the run
+            states, rows = yield LOCK_SESSION.of(records.state), advance
+        elif records.moves:
+            _, rows = yield LOCK_SESSION.of(records.moves[0]), advance
+        else:
+            rows = yield advance
         if not rows:
             return Undo(None)
         if events := self.events:
@@ -301,12 +312,9 @@ WISH: Final = fill_clock(f"select cancel_us from runs where {FENCE} and {_GOES_O
 _TOUCH: Final = f"""update sessions
     set updated_us = :now_us, version = version + 1, bytes = bytes + :bytes
     where owner = :owner and session_id = :session_id returning {RETURNED_STATE}"""
-# Whether any run waits says SQLite at once, where nothing else writes meanwhile; on PostgreSQL it
-# is known under the lock of the session alone, so that the next run is always asked for.
-TOUCH_SESSION: Final = Sql(
-    f"{_TOUCH}, exists (select 1 from runs where {WAITS})",
-    f"{_TOUCH}, true",
-)
+# SQLite says at once whether any run waits, as nothing else writes meanwhile; on PostgreSQL that is
+# known under the lock of the session alone, so that the next run is always asked for.
+TOUCH_SESSION: Final = Sql(f"{_TOUCH}, exists (select 1 from runs where {WAITS})", _TOUCH)
 NEXT: Final = Sql(
     f"""select run_no, asked_of, share from (
         select run_no, {ASKED_OF} as asked_of, {SHARE} as share from runs
@@ -377,6 +385,8 @@ class FinishRun(Unit[Ended]):
     that read no outputs.  `letters` are sent when the run has come to that, and not otherwise.
     """
 
+    closing: ClassVar[frozenset[Sql]] = ADDITIONS
+
     owner: str
     session_id: str
     run_id: str
@@ -403,19 +413,23 @@ class FinishRun(Unit[Ended]):
     incident: str | None = None
     letters: tuple[Letter, ...] = ()
 
-    def statements(self, dialect: Dialect) -> Statements[Ended | Undo[Ended]]:
+    def statements(self, dialect: Dialect) -> Work[Ended | Undo[Ended]]:
         """Yield the session's lock, the fenced end, the events, and the claim of the next run."""
         output, events = self.output, self.events
         if self.message is not None and output is not None and len(output) >= WORTH:
             output, events = self._shorten(output, self.message)
         size = self.bytes + count_octets((output, *[event.data for event in events]))
-        touched = yield TOUCH_SESSION.of(self, bytes=size)
-        finished = yield FINISH.of(self, output=output, **self._fence())
+        touch = TOUCH_SESSION.of(self, bytes=size)
+        finish = FINISH.of(self, output=output, **self._fence())
+        if dialect is Dialect.SQLITE:
+            touched, finished = yield touch, finish
+            waiting = (yield NEXT.of(self)) if finished and touched[0][1] else NO_ROWS
+        else:
+            touched, finished, waiting = yield touch, finish, NEXT.of(self)
         if not finished:
             return Undo((yield from self._before()))
         yield insert_events(dialect, self.run_id, self.now_us, events)
-        ((state, any_waits),) = touched
-        shown, late = None, 0
+        state, shown, late = touched[0][0], None, 0
         if state is None:
             ((state,),) = yield STATE.of(self)
         if self.records is not NO_RECORDS:
@@ -442,7 +456,6 @@ class FinishRun(Unit[Ended]):
             )
         if self.letters:
             yield from put_letters(self.letters, self.now_us)
-        waiting = (yield NEXT.of(self)) if any_waits else NO_ROWS
         ended = Ended(kept=True, state=shown)
         if waiting:
             ended = yield from self._go_on(waiting, finished[0][0], state, shown)

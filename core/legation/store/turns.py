@@ -19,7 +19,7 @@ from typing import Any, Final
 from ..values import frozen
 from .run_rows import ACTIVE_RUN, ASKED_OF, DAY_US, EXECUTED_RUN, OF_A_CLIENT, WAITING_RUN
 from .session_state import MAX_STATE
-from .units import Dialect, Sql, Statement, Statements, text_array
+from .units import Dialect, Rows, Sql, Statement, Statements, text_array
 from .usage import NOBODY
 
 __all__ = [
@@ -33,8 +33,9 @@ __all__ = [
     "WAITS",
     "Found",
     "RunShare",
-    "look",
+    "ask_look",
     "look_at",
+    "look_closely",
     "search_waiting",
 ]
 
@@ -107,7 +108,9 @@ On PostgreSQL what a change returns is read as it stood before the change waited
 SIGHTS_OF_ANY: Final = _OF_ANY.replace("$AMONG", _IN)
 """The same for a share that is not its owner's."""
 
-LOCK_SHARE: Final = Sql("select :share", "select pg_advisory_xact_lock(7311, hashtext(:share))")
+LOCK_SHARE: Final = Sql(
+    "select :share", "select pg_advisory_xact_lock(7311, hashtext(:share))", unread=True
+)
 """The lock of a subject: on PostgreSQL those who count its runs come one after the other.
 
 It is taken behind that of a session.
@@ -267,16 +270,22 @@ def look_at(
     }
 
 
-def look(share: RunShare, dialect: Dialect, place: Mapping[str, object]) -> Statements[Found]:
-    """Yield the look at what there is of a session and of a subject, which are `look_at`.
+def ask_look(share: RunShare, place: Mapping[str, object]) -> Statement:
+    """Return the look at what there is of a session and of a subject, which are `look_at`."""
+    return Statement(LOOK if share.subject is None else LOOK_OF_ANY, place)
+
+
+def look_closely(
+    share: RunShare, dialect: Dialect, asked: Statement, rows: Rows
+) -> Statements[Found]:
+    """Yield what is missing behind the look `asked`, whose rows are in; return what is found.
 
     Close to its limit a subject is looked at once more under its lock, so that of two nodes one
     alone gives the last place.
     """
-    asked = Statement(LOOK if share.subject is None else LOOK_OF_ANY, place)
-    (seen,) = yield asked
+    (seen,) = rows
     busy, _, executed, *_ = seen
     if dialect is Dialect.POSTGRESQL and share.at_once - executed <= _CLOSE and not busy:
-        yield LOCK_SHARE(share=place["share"])
+        yield LOCK_SHARE(share=asked.parameters["share"])
         (seen,) = yield asked
     return share.find(seen)

@@ -12,6 +12,10 @@ Contract with a host (`legation_host` holds the other half):
 * `exclusive = True` holds the database's migration lock for the length of the transaction, or
   fails with `failures.Busy` without waiting;
 * the parameters of a statement are names, or on SQLite numbers (`Numbered`);
+* a unit may yield several statements as a tuple, of which none needs the rows of another: they are
+  carried out in their order, and the generator is sent the rows of each;
+* a host far from its engine may carry out a statement that is `silent` along with the next one, and
+  the end of the transaction along with one that is `closing`;
 * `long = True` is for a read whose time grows with what is stored, or whose rows are large: a host
   that reads on the thread of its event loop performs it elsewhere, and few of them at once;
 * `erases = True` is the end of an erasure: behind its commit the log of the engine is emptied,
@@ -46,7 +50,9 @@ __all__ = [
     "Statements",
     "Undo",
     "Unit",
+    "Work",
     "all_sql",
+    "along",
     "text_array",
 ]
 
@@ -70,6 +76,7 @@ Both engines answer alike: integers, text, bytes and None; JSON columns arrive a
 NO_ROWS: Final[Rows] = ()
 
 _NAMED: Final = re.compile(r"(?<![:\w]):([a-z_]+)\b")
+_CHANGES: Final = ("insert ", "update ", "delete ")
 _REGISTERED: Final[list[Sql]] = []
 
 
@@ -86,11 +93,14 @@ class Sql:
     given where the dialects differ in more than `instr`, which is `strpos` there.  Every instance
     registers itself, so that a test can prepare all of them against the real schema; what changes
     the schema cannot be prepared against it, and says `registered=False`.
+
+    `unread` says of a statement with rows that no unit looks at them.
     """
 
     text: str
     postgresql: str | None = None
     registered: bool = field(default=True, kw_only=True, repr=False)
+    unread: bool = field(default=False, kw_only=True, repr=False)
     sqlite_text: str = field(init=False, repr=False)
     psycopg_text: str = field(init=False, repr=False)
     names: tuple[str, ...] = field(init=False, repr=False)
@@ -101,6 +111,12 @@ class Sql:
         object.__setattr__(self, "psycopg_text", _psycopg_text(self.postgresql or self.text))
         if self.registered:
             _REGISTERED.append(self)
+
+    @property
+    def silent(self) -> bool:
+        """Whether it answers with no rows on PostgreSQL, or with none that anybody looks at."""
+        text = (self.postgresql or self.text).lower()
+        return self.unread or (text.startswith(_CHANGES) and "returning" not in text)
 
     def __call__(self, **parameters: Any) -> Statement:
         """Return the statement with these parameters."""
@@ -150,6 +166,10 @@ class Numbered(Mapping[str, Any]):
 
 
 Statements: TypeAlias = Generator[Statement, Rows, R]
+"""What yields one statement after the other, and is sent the rows of each."""
+
+Work: TypeAlias = Generator[Statement | tuple[Statement, ...], Rows, R]
+"""What yields several statements at once as well: it is sent a sequence with the rows of each."""
 
 
 @frozen
@@ -169,9 +189,11 @@ class Unit(ABC, Generic[R]):
     long: ClassVar[bool] = False
     erases: ClassVar[bool] = False
     needs_schema: ClassVar[bool] = True
+    closing: ClassVar[frozenset[Sql]] = frozenset()
+    """Behind one of these the unit yields no other, raises nothing, and keeps what was done."""
 
     @abstractmethod
-    def statements(self, dialect: Dialect) -> Statements[R | Undo[R]]:
+    def statements(self, dialect: Dialect) -> Work[R | Undo[R]]:
         """Yield the statements of one transaction; return its result."""
 
 
@@ -181,6 +203,29 @@ class ReadUnit(Unit[R]):
     __slots__ = ()
 
     writes: ClassVar[bool] = False
+
+
+def along(work: Work[R], statement: Statement) -> Work[tuple[R, Rows]]:
+    """Yield what `work` yields, and `statement` together with the first of it.
+
+    Return the result of `work`, and the rows of `statement`.
+    """
+    try:
+        try:
+            first = next(work)
+        except StopIteration as stop:
+            return stop.value, (yield statement)
+        batch = first if isinstance(first, tuple) else (first,)
+        *found, rows = yield (*batch, statement)
+        answer: Any = found if batch is first else found[0]
+        while True:
+            try:
+                asked = work.send(answer)
+            except StopIteration as stop:
+                return stop.value, rows
+            answer = yield asked
+    finally:
+        work.close()
 
 
 def all_sql() -> Iterable[Sql]:

@@ -18,6 +18,7 @@ from .run_rows import ACTIVE_RUN, DAY_US, EXECUTED_RUN, OF_A_CLIENT, WAITING_RUN
 from .units import Dialect, ReadUnit, Sql, Statements
 
 __all__ = [
+    "ADDITIONS",
     "ADD_BYTES",
     "NOBODY",
     "FetchUsage",
@@ -51,6 +52,9 @@ ADD_TWO: Final = Sql(
     values (:subject, :bytes, :day, :tokens, :cost),
         (:other, :other_bytes, :day, :other_tokens, :other_cost) {_ADD}"""
 )
+ADDITIONS: Final = frozenset((ADD, ADD_TWO))
+"""What `add_usage` yields."""
+
 ADD_BYTES: Final = Sql(
     """update sessions set bytes = bytes + :bytes
     where owner = :owner and session_id = :session_id"""

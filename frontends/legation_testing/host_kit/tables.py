@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
 from attrs import frozen
 
-from legation.store.units import Dialect, Sql, Statements, Undo, Unit
+from legation.store.units import Dialect, Sql, Statements, Undo, Unit, Work
 
 __all__ = [
     "ADD",
@@ -160,7 +160,7 @@ class StoreEntries(Unit[None]):
                 yield PUT(name=name, amount=1)
 
 
-Script: TypeAlias = Callable[[Dialect], Statements[R | Undo[R]]]
+Script: TypeAlias = Callable[[Dialect], Work[R | Undo[R]]]
 
 
 @frozen
@@ -169,7 +169,7 @@ class Scripted(Unit[Any], Generic[R]):
 
     script: Script[R]
 
-    def statements(self, dialect: Dialect) -> Statements[Any]:
+    def statements(self, dialect: Dialect) -> Work[Any]:
         return self.script(dialect)
 
 

@@ -63,6 +63,7 @@ from ...access_oracle import (
     visible_ids,
 )
 from ...callers import CHAT, Issuer, demo
+from ...statements import one_by_one
 
 pytestmark = pytest.mark.enumeration
 
@@ -242,7 +243,7 @@ class Rehearsal:
     def _rehearse(self, connection: sqlite3.Connection, unit: Unit[Any]) -> Any:
         connection.execute("begin")
         try:
-            statements = unit.statements(Dialect.SQLITE)
+            statements = one_by_one(unit.statements(Dialect.SQLITE))
             rows: Any = None
             while True:
                 try:

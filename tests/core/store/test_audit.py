@@ -28,7 +28,7 @@ from legation.store.audit import (
 from legation.store.audit_entries import AuditEntry, decode_lines, hash_row
 from legation.store.audit_pages import NO_KEYS, Head, KeyRing, Page, SigningKey, seal_page
 from legation.store.audit_verify import Intact, Verifier
-from legation.store.units import Dialect, Sql, Statements, Undo, Unit
+from legation.store.units import Dialect, Sql, Statement, Statements, Undo, Unit
 
 from ... import one_database
 from ...old_audit import put_old_rows
@@ -323,6 +323,19 @@ def test_on_postgresql_the_end_is_asked_for_each_time() -> None:
         work.send([])
 
     assert asked == [END.text, APPEND.text]
+
+
+def test_on_postgresql_the_end_of_the_chain_is_asked_for_along_with_the_change() -> None:
+    work = Audited(Mark("m"), "n", ENTRY, KEY).statements(Dialect.POSTGRESQL)
+    both = next(work)
+    assert isinstance(both, tuple)
+    assert [one.sql for one in both] == [MARK, END]
+    appended = work.send([[], [("signed/n/7", None, None)]])  # type: ignore[list-item]  # of each
+    assert isinstance(appended, Statement)
+    assert appended.parameters["writer"] == "signed/n/7"
+    with pytest.raises(StopIteration) as stop:
+        work.send(())
+    assert stop.value.value == Changed("something", kept=True)
 
 
 # --- Reading ------------------------------------------------------------------------------------

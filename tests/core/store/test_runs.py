@@ -29,6 +29,7 @@ from legation.store.turns import LOOK, RunShare
 from legation.store.units import Dialect, Numbered, Statement, Undo, Unit, all_sql
 
 from ...one_database import Database
+from ...statements import statements_of
 
 HOSTED = ("agent:x",)
 EVENTS = (StoredEvent(1, "a", "{}"), StoredEvent(2, "b", "{}"))
@@ -39,7 +40,7 @@ def played(
     unit: Unit[Any], *answers: Sequence[Any], dialect: Dialect = Dialect.SQLITE
 ) -> tuple[list[Statement], Any]:
     """Run `unit` on these rows; return its statements and its result."""
-    work = unit.statements(dialect)
+    work = statements_of(unit, dialect)
     statements: list[Statement] = []
     try:
         statements.append(next(work))
@@ -91,7 +92,7 @@ def test_nothing_ends_without_the_lease() -> None:
         events=EVENTS,
         hosted=HOSTED,
     )
-    _, result = played(finish, [], [], [])
+    _, result = played(finish, [], [], [], [])
 
     assert result == Undo(Ended(kept=False))
 
@@ -335,7 +336,7 @@ def test_only_who_sees_all_owners_lists_the_sessions_of_everybody(
     assert owned == [not (any_owner and owner is None)] * 2
 
 
-def statements_of(database: Database, unit: Unit[Any]) -> tuple[list[str], Any]:
+def asked_by(database: Database, unit: Unit[Any]) -> tuple[list[str], Any]:
     """Run `unit`; return the first words of its statements, and its result."""
     asked: list[str] = []
     database.connection.set_trace_callback(asked.append)
@@ -366,8 +367,8 @@ def end_of(run: str, session: str = "s") -> FinishRun:
 @pytest.mark.parametrize("subject", [None, "team"])
 def test_on_sqlite_a_start_is_two_statements_and_an_end_is_four(subject: str | None) -> None:
     database = Database()
-    begun, started = statements_of(database, start_of("r", share=RunShare(subject)))
-    over, ended = statements_of(database, end_of("r"))
+    begun, started = asked_by(database, start_of("r", share=RunShare(subject)))
+    over, ended = asked_by(database, end_of("r"))
 
     assert started.claim is not None
     assert begun == ["insert into sessions", "insert into runs"]
@@ -384,7 +385,7 @@ def test_an_end_asks_who_is_next_where_anybody_waits(session: str) -> None:
     if session != "s":
         database.run(start_of("other", session))
     waits = database.run(start_of("later", session))
-    over, ended = statements_of(database, end_of("r"))
+    over, ended = asked_by(database, end_of("r"))
 
     assert waits.claim is None
     assert "select run_no, asked_of," in over
@@ -396,12 +397,12 @@ def test_on_postgresql_the_session_is_locked_before_anybody_looks() -> None:
     """What a statement there returns is read as it stood before the statement waited."""
     postgresql = Dialect.POSTGRESQL
     begun, _ = played(start_of("r"), [(1, "{}")], [(0, 0, 0, 0, 0, 0, 0)], [], dialect=postgresql)
-    rows: list[list[tuple[Any, ...]]] = [[("{}", True)], [("o",)], [], [], [("o", 0, 0, 0)]]
+    rows: list[list[tuple[Any, ...]]] = [[("{}",)], [("o",)], [], [], [("o", 0, 0, 0)]]
     over, _ = played(end_of("r"), *rows, dialect=postgresql)
 
     assert [statement.sql for statement in begun[:2]] == [OPEN_SESSION, LOOK]
     assert over[0].sql is TOUCH_SESSION
-    assert over[3].sql is NEXT
+    assert over[2].sql is NEXT
     for sql in (OPEN_SESSION, TOUCH_SESSION):
         assert "runs where" in sql.sqlite_text
         assert "runs where" not in sql.psycopg_text

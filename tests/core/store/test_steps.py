@@ -34,6 +34,7 @@ from legation.store.steps import (
 from legation.store.units import Dialect, Numbered, Statement, Unit
 
 from ...one_database import Database
+from ...statements import one_by_one
 
 HOSTED: Final = ("agent:desk",)
 BEGUN: Final = Step("1.1", StepKind.CALL, "book", 5)
@@ -371,7 +372,7 @@ def test_members_that_are_over_are_found_among_those_asked_for(database: Databas
 
 
 def statement(unit: Unit[Any], dialect: Dialect) -> Statement:
-    return next(unit.statements(dialect))
+    return next(one_by_one(unit.statements(dialect)))
 
 
 @pytest.mark.parametrize(

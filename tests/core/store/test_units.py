@@ -2,15 +2,17 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from typing import Any
 
 import pytest
 from attrs import frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legation.store.audit import APPEND
+from legation.store.audit import APPEND, APPEND_BEHIND
 from legation.store.pauses import ANY_PAUSES
 from legation.store.run_rows import FEW_EVENTS, MANY_EVENTS
+from legation.store.runs import OPEN_SESSION, OPEN_SESSION_OF_ANY
 from legation.store.session_pages import ANY_MEASURE, ANY_READ
 from legation.store.steps import FEW_STEPS, MANY_STEPS, STORED_STEPS
 from legation.store.units import (
@@ -22,7 +24,9 @@ from legation.store.units import (
     Statements,
     Undo,
     Unit,
+    Work,
     all_sql,
+    along,
     text_array,
 )
 
@@ -64,7 +68,9 @@ def test_every_statement_of_the_core_names_the_same_parameters_for_each_engine()
         {*FEW_EVENTS.values(), MANY_EVENTS},
         {*FEW_STEPS.values(), MANY_STEPS, STORED_STEPS},
     )
-    by_hand = {APPEND, *events, *steps, ANY_MEASURE, ANY_READ, ANY_PAUSES}
+    # These look around on SQLite alone.
+    looking = {OPEN_SESSION, OPEN_SESSION_OF_ANY}
+    by_hand = {APPEND, APPEND_BEHIND, *events, *steps, ANY_MEASURE, ANY_READ, ANY_PAUSES, *looking}
     for sql in set(all_sql()) - by_hand:
         other = Sql(sql.postgresql or sql.text, registered=False)
         assert set(sql.names) == set(other.names), sql.text
@@ -113,6 +119,75 @@ def test_numbered_parameters_are_taken_by_sqlite_as_a_row_and_by_name() -> None:
 
 def test_sql_is_compared_by_identity() -> None:
     assert Sql("select 1", registered=False) != Sql("select 1", registered=False)
+
+
+@pytest.mark.parametrize(
+    ("sql", "silent"),
+    [
+        (Sql("insert into a values (:b)", registered=False), True),
+        (Sql("update a set b = :b", registered=False), True),
+        (Sql("delete from a", registered=False), True),
+        (Sql("delete from a returning b", registered=False), False),
+        (Sql("delete from a", "delete from a RETURNING b", registered=False), False),
+        (Sql("select :b", registered=False), False),
+        (Sql("select :b", "select f(:b)", registered=False, unread=True), True),
+    ],
+)
+def test_a_statement_is_silent_where_nobody_looks_at_its_rows(sql: Sql, silent: bool) -> None:
+    assert sql.silent is silent
+
+
+def asked_for(work: Work[Any], *answers: Any) -> tuple[list[Any], Any]:
+    """Return what `work` yields, and its result."""
+    asked: list[Any] = [next(work)]
+    with pytest.raises(StopIteration) as stop:
+        for rows in answers:
+            asked.append(work.send(rows))
+    return asked, stop.value.value
+
+
+def yield_each(*asked: Any) -> Work[list[Any]]:
+    found: list[Any] = []
+    for one in asked:
+        found.append((yield one))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("asked", "answers", "together", "found"),
+    [
+        ((SAME(a=1), SAME(a=2)), ([[1], [9]], [2]), (SAME(a=1), SAME(a=9)), [[1], [2]]),
+        (
+            ((SAME(a=1), SAME(a=2)), SAME(a=3)),
+            ([[1], [2], [9]], [3]),
+            (SAME(a=1), SAME(a=2), SAME(a=9)),
+            [[[1], [2]], [3]],
+        ),
+    ],
+)
+def test_a_statement_goes_along_with_the_first_of_a_unit(
+    asked: Any, answers: Any, together: Any, found: Any
+) -> None:
+    made, result = asked_for(along(yield_each(*asked), SAME(a=9)), *answers)
+
+    assert made == [together, *asked[1:]]
+    assert result == (found, [9])
+
+
+def test_a_statement_goes_alone_where_the_unit_has_none() -> None:
+    made, result = asked_for(along(yield_each(), SAME(a=9)), [(9,)])
+
+    assert (made, result) == ([SAME(a=9)], ([], [(9,)]))
+
+
+def test_a_unit_that_ends_early_ends_what_goes_along() -> None:
+    inner = yield_each(SAME(a=1))
+    work = along(inner, SAME(a=9))
+    next(work)
+    work.close()
+
+    with pytest.raises(StopIteration):
+        next(inner)
 
 
 @frozen

@@ -14,8 +14,10 @@ from attrs import define, evolve, frozen
 
 from legation.effects import Concurrently, Interruptible, Job, Program, Spawn, Transact
 from legation.programs import Handlers, intercept
-from legation.store.units import Dialect, Statements, Unit
+from legation.store.units import Dialect, Statements, Unit, Work
 from legation_testing import HostSetup, HostUnderTest, MakeHost
+
+from ...statements import one_by_one
 
 __all__ = [
     "KEPT",
@@ -184,8 +186,8 @@ class Changed(Unit[Any]):
     unit: Unit[Any]
     through: Change
 
-    def statements(self, dialect: Dialect) -> Statements[Any]:
-        return self.through(self.unit.statements(dialect))
+    def statements(self, dialect: Dialect) -> Work[Any]:
+        return self.through(one_by_one(self.unit.statements(dialect)))
 
 
 @define

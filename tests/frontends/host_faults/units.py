@@ -7,15 +7,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, TypeVar, cast
 
-from attrs import evolve, frozen
+from attrs import define, evolve, frozen
 
 from legation.effects import Concurrently, Inspect, Program, Sleep, Transact
 from legation.programs import Handlers
 from legation.store.failures import StatementFailed, StoreFailure
-from legation.store.units import Dialect, Rows, Sql, Statement, Statements, Undo, Unit
+from legation.store.units import Dialect, Rows, Sql, Statement, Statements, Undo, Unit, Work
 from legation_testing import HostUnderTest
 from legation_testing.host_kit.tables import Add, Get
 
+from ...statements import one_by_one
 from .planting import KEPT, Changed, Emitter, Fault, ask, change, effects_of, running, units_of
 
 __all__ = ["FAULTS"]
@@ -48,7 +49,7 @@ class _One(Unit[Any]):
 
 def _one_by_one(effect: Transact[Any]) -> Program[Any]:
     """Carry out each statement of a unit in a transaction of its own."""
-    statements = effect.unit.statements(Dialect.SQLITE)
+    statements = one_by_one(effect.unit.statements(Dialect.SQLITE))
     rows: Any = None
     while True:
         try:
@@ -331,6 +332,42 @@ def numbers_taken_for_names(statements: Statements[Any]) -> Statements[Any]:
     return (yield from through(statements, before=rename))
 
 
+@define
+class _Whole(Changed):
+    """A unit that is changed with what it yields at once as it is."""
+
+    def statements(self, dialect: Dialect) -> Work[Any]:
+        work = self.unit.statements(dialect)
+        rows: Any = None
+        while True:
+            try:
+                asked = work.send(rows)
+            except StopIteration as stop:
+                return stop.value
+            rows = yield asked
+            if isinstance(asked, tuple):
+                rows = self.through(rows)
+
+
+def _with_rows(change_rows: Callable[[Any], Any]) -> Handlers:
+    def transact(effect: Transact[Any]) -> Program[Any]:
+        if effect.unit.exclusive or not effect.unit.writes:
+            return (yield effect)
+        return (yield Transact(effect.database, _Whole(effect.unit, change_rows)))
+
+    return {Transact: transact}
+
+
+@effects_of("Transact.together")
+def rows_of_each_for_another() -> Handlers:
+    return _with_rows(lambda rows: [*rows[1:], rows[0]])
+
+
+@effects_of("Transact.together")
+def rows_of_the_last_alone() -> Handlers:
+    return _with_rows(lambda rows: rows[-1])
+
+
 @units_of("Transact.lists")
 def lists_unquoted(statements: Statements[Any]) -> Statements[Any]:
     def unquote(statement: Statement) -> Statement:
@@ -411,7 +448,7 @@ def reads_from_a_cache() -> Handlers:
 @effects_of("Transact.dialect")
 def one_dialect_for_all() -> Handlers:
     def transact(effect: Transact[Any]) -> Program[Any]:
-        statements = effect.unit.statements(Dialect.POSTGRESQL)
+        statements = one_by_one(effect.unit.statements(Dialect.POSTGRESQL))
         return (yield Transact(effect.database, change(Nothing(), lambda _: statements)))
 
     return {Transact: transact}

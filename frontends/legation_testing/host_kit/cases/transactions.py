@@ -17,6 +17,7 @@ from legation.store.units import (
     Statements,
     Undo,
     Unit,
+    Work,
     text_array,
 )
 
@@ -155,6 +156,26 @@ def _lists(bench: Bench, database: str) -> Program[None]:
         return len((yield NAMED(names=text_array(dialect, names[10:]))))
 
     expect("rows for a list", (yield from Transact(database, Scripted(put_and_read))), 40)
+
+
+def _together(bench: Bench, database: str) -> Program[None]:
+    name = bench.name("together")
+
+    def put_and_read(_: Dialect) -> Work[tuple[int, int]]:
+        yield PUT(name=name, amount=1), ADD(name=name, amount=1)
+        ((read,),), ((added,),) = yield GET(name=name), ADD(name=name, amount=2)
+        return read, added
+
+    found = yield from Transact(database, Scripted(put_and_read))
+    expect("the rows of statements that were yielded at once", found, (2, 4))
+    unit = ScriptedRead(lambda _: _read_twice(name))
+    found = yield from Transact(database, unit)
+    expect("the rows of reads that were yielded at once", found, (4, 0))
+
+
+def _read_twice(name: str) -> Work[tuple[int, int]]:
+    (row,), none = yield GET(name=name), GET(name=f"no {name}")
+    return row[0], len(none)
 
 
 def _number_parameters(bench: Bench, database: str) -> Program[None]:
@@ -518,6 +539,7 @@ CASES: Final = (
     _case("values", "Integers, texts, JSON and bytes come back as they were given", _values),
     _case("nulls", "Null comes back as None", _nulls),
     _case("literals", "A text reaches the engine as its dialect writes it", _literals),
+    _case("together", "A unit may yield several statements at once", _together),
     _case("lists", "A list is a parameter as `text_array` makes it", _lists),
     _case(
         "numbered",
