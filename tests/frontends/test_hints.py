@@ -18,6 +18,7 @@ from legation.node_hints import NodeHints
 from legation.node_state import digest
 from legation.store.run_rows import StoredEvent
 from legation_host import Host, open_host
+from legation_host.databases import Database as DatabaseOfHost
 from legation_host.errors import BadDatabaseUrl
 from legation_host.hints import Hints, hint_gauges, hints_of
 from legation_host.hosting import open_platform
@@ -384,7 +385,11 @@ def platform_of(url: str, delay: float) -> Platform:
 
 @asynccontextmanager
 async def patient_nodes(
-    url: str, count: int, delay: float, hub: type[Hub] = Patient
+    url: str,
+    count: int,
+    delay: float,
+    hub: type[Hub] = Patient,
+    wrap: Callable[[DatabaseOfHost], DatabaseOfHost] = lambda database: database,
 ) -> AsyncGenerator[list[Node]]:
     """Yield nodes that hear of each other by hints, or not for a long time."""
     async with AsyncExitStack() as stack:
@@ -392,6 +397,7 @@ async def patient_nodes(
         for _ in range(count):
             platform = platform_of(url, delay)
             host: Host = await stack.enter_async_context(open_host(platform.databases, hub=hub()))
+            host.databases["main"] = wrap(host.databases["main"])
             await host.run(platform.startup())
             for job in platform.jobs():
                 host.spawn(job)
@@ -400,9 +406,9 @@ async def patient_nodes(
         yield opened
 
 
-async def begun(node: Node) -> str:
+async def begun(node: Node, session_id: str = "s") -> str:
     target = RUNS.format("sloth")
-    form = {"message": "a b", "session_id": "s", "background": "true"}
+    form = {"message": "a b", "session_id": session_id, "background": "true"}
     run_id: str = (await node.ask("POST", target, **form))["run_id"]
     return run_id
 
