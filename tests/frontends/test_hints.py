@@ -397,7 +397,7 @@ async def patient_nodes(
         for _ in range(count):
             platform = platform_of(url, delay)
             host: Host = await stack.enter_async_context(open_host(platform.databases, hub=hub()))
-            host.databases["main"] = wrap(host.databases["main"])
+            host.databases = {"main": wrap(host.databases["main"])}
             await host.run(platform.startup())
             for job in platform.jobs():
                 host.spawn(job)
