@@ -264,7 +264,7 @@ class ExecuteRun(Job):
             view = view_of(asked)
             run = evolve(run, state=apply(run.state, view))
         origin = EventOrigin(run, self.context.name_of(run))
-        member = self._member
+        member = self.context.cluster.member(self.database)
         message = "" if member.once else None
         if member.once and len(run.input) > LEAST:
             message = message_of(run.input)
