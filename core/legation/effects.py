@@ -371,8 +371,8 @@ class Spawn(_Immediate[None]):
 class Publish(_Immediate[None]):
     """Show events just stored to the followers of `run_id` on this node.  A hint.
 
-    Followers on other nodes of `database`, where there can be some, learn that there are events,
-    but not which.  Without events followers on this node alone are woken.
+    Followers on other nodes of `database`, as far as this node knows of them, learn that there are
+    events, but not which.  Without events followers on this node alone are woken.
     """
 
     run_id: str
@@ -386,11 +386,18 @@ class NextEvents(Asks["tuple[StoredEvent, ...]"]):
 
     Empty when `timeout_seconds` passed, or when this node no longer holds the next one: the
     program then asks the database.
+
+    Attributes:
+        database: Of the run, where its holder is known.
+        holder: The node that executes the run, as far as that is known.  A host may tell it who
+            follows, so that the events of runs that nobody follows elsewhere are told to nobody.
     """
 
     run_id: str
     after: int
     timeout_seconds: float
+    database: str | None = None
+    holder: str | None = None
 
 
 @frozen
@@ -398,11 +405,12 @@ class Nudge(_Immediate[None]):
     """Wake who waits for work under `topic`.  A hint: it may be lost.
 
     With a `database`, whoever awaits a nudge under `topic` on another node of it is woken as well,
-    where that is possible; no program is interrupted there.
+    where that is possible; no program is interrupted there.  With a `node` that is the one alone.
     """
 
     topic: str
     database: str | None = None
+    node: str | None = None
 
 
 @frozen

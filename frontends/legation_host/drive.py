@@ -291,7 +291,7 @@ def _publish(turn: _Turn, effect: Publish) -> None:
 def _nudge(turn: _Turn, effect: Nudge) -> None:
     turn.resources.hub.nudge(effect.topic)
     if hints := turn.resources.hints.get(effect.database or ""):
-        hints.nudge(effect.topic)
+        hints.nudge(effect.topic, effect.node)
 
 
 def _record(turn: _Turn, effect: Record) -> None:
@@ -389,6 +389,8 @@ async def _sleep(_: _Turn, effect: Sleep) -> None:
 
 
 async def _next_events(turn: _Turn, effect: NextEvents) -> tuple[StoredEvent, ...]:
+    if effect.holder and (hints := turn.resources.hints.get(effect.database or "")):
+        hints.follow(effect.run_id, effect.holder)
     return await turn.resources.hub.next_events(effect.run_id, effect.after, effect.timeout_seconds)
 
 

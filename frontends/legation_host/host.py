@@ -177,7 +177,7 @@ async def _expire(databases: Sequence[Database]) -> None:
 def _listen(host: Host, hub: Hub, tasks: TaskGroup) -> None:
     """Let programs wait in `hub`, and other nodes be heard there."""
     host.hub = hub
-    host.hints = hints_of(host.databases.values(), hub, host.write)
+    host.hints = hints_of(host.databases.values(), host.node, hub, host.write)
     for one in host.hints.values():
         tasks.start_soon(one.serve, name="hints")
 

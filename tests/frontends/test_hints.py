@@ -11,24 +11,16 @@ from typing import Any, Final
 import anyio
 import psycopg
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from legation import Platform
 from legation.config import Agent, Database, Model
+from legation.node_hints import NodeHints
 from legation.node_state import digest
 from legation.store.run_rows import StoredEvent
 from legation_host import Host, open_host
+from legation_host.databases import Database as DatabaseOfHost
 from legation_host.errors import BadDatabaseUrl
-from legation_host.hints import (
-    PAYLOAD_BYTES,
-    PENDING,
-    Hints,
-    hint_gauges,
-    hints_of,
-    payload_of,
-    take_payload,
-)
+from legation_host.hints import Hints, hint_gauges, hints_of
 from legation_host.hosting import open_platform
 from legation_host.hub import Hub
 from legation_host.postgres import PostgresDatabase
@@ -42,8 +34,6 @@ FOR_EVER: Final = 2_000.0
 """So many times longer than usual does a `Patient` node wait before it asks the database."""
 
 PATIENCE: Final = 20.0
-
-names = st.text(max_size=20)
 
 
 class Patient(Hub):
@@ -99,45 +89,6 @@ def kill(url: str) -> None:
     lines_of(url, "select pg_terminate_backend(pid, 5000)::int")
 
 
-# --- Payloads ----------------------------------------------------------------------------------
-
-
-@given(st.dictionaries(names, st.integers(0, 10**12), max_size=40))
-def test_what_is_told_is_heard_and_no_name_leaves_as_it_is(told: dict[str, int]) -> None:
-    pending = {f"{'e' if seq else 'n'}{digest(name)}": seq for name, seq in told.items()}
-    payload = payload_of(dict(pending))
-    hub = Hub()
-
-    assert take_payload(payload.encode(), hub) == len(pending)
-    assert hub.state._ahead == {digest(name): seq for name, seq in told.items() if seq}
-    assert set(hub.state._nudged_elsewhere) == {
-        digest(name) for name, seq in told.items() if not seq
-    }
-
-
-def test_the_number_of_a_caller_does_not_leave() -> None:
-    hints = Hints("main", Hub(), Lines().write, lambda: None, lambda: "")
-    hints.nudge("chat:+4915112345678")
-
-    assert "4915112345678" not in payload_of(hints._pending)
-    assert not hints._pending  # without a connection there is nobody to tell
-
-
-@given(st.binary(max_size=200) | st.from_regex(rb"([en][a-z]{0,3}(:[0-9x]{0,25})? ?){0,9}"))
-def test_whatever_is_heard_is_taken_or_passed_over(payload: bytes) -> None:
-    assert take_payload(payload, Hub()) <= payload.count(b" ") + 1
-
-
-def test_a_payload_is_as_long_as_postgresql_takes_and_the_rest_is_kept() -> None:
-    pending = {f"e{digest(str(number))}": 10**9 for number in range(1_000)}
-    payloads: list[str] = []
-    while payload := payload_of(pending):
-        payloads.append(payload)
-
-    assert max(map(len, payloads)) <= PAYLOAD_BYTES
-    assert sum(len(payload.split(" ")) for payload in payloads) == 1_000
-
-
 # --- What the hub makes of them ----------------------------------------------------------------
 
 
@@ -188,7 +139,10 @@ class Talking:
         self.log = Log()
         self.hubs = [Hub() for _ in range(count)]
         database = PostgresDatabase("main", url, self.log.write)
-        self.hints = [hints_of([database], hub, self.log.write)["main"] for hub in self.hubs]
+        self.hints = [
+            hints_of([database], f"node {number}", hub, self.log.write)["main"]
+            for number, hub in enumerate(self.hubs)
+        ]
 
     @asynccontextmanager
     async def connected(self) -> AsyncGenerator[list[Hints]]:
@@ -201,25 +155,62 @@ class Talking:
 
 
 @BACKENDS
-def test_a_nudge_and_an_event_reach_the_other_and_not_their_own(
+def test_a_nudge_and_an_event_reach_whom_they_are_for_and_nobody_else(
     backend: str, postgres_database: str
 ) -> None:
-    two = Talking(postgres_database, 2)
+    three = Talking(postgres_database, 3)
+    hub = three.hubs[1]
 
     async def main() -> None:
-        async with two.connected() as (one, _):
+        async with three.connected() as (one, two, _):
+            one.event("r", 6)  # which nobody follows
+            two.follow("r", "node 0")
+            await until(lambda: two.heard == 1)
+            assert await hub.next_events("r", 6, 600.0) == ()  # it is to look once
+            one.nudge("cancel:main", "node 1")
             one.nudge("inbox:main")
             one.event("r", 7)
-            await two.hubs[1].await_nudge("inbox:main", 0, 600.0)
-            await until(lambda: two.hubs[1].state._ahead == {digest("r"): 7})
-            assert await two.hubs[1].next_events("r", 6, 600.0) == ()
-            assert not two.hubs[0].state._nudged_elsewhere
-            assert not two.hubs[0].state._ahead
-            assert lines_of(postgres_database) == 2
+            await hub.await_nudge("inbox:main", 0, 600.0)
+            await until(lambda: three.hubs[2].state.sequence == 1)
+            await until(lambda: hub.state._ahead == {digest("r"): 7})
+            assert await hub.next_events("r", 6, 600.0) == ()
+            assert set(hub.state._nudged_elsewhere) == {digest("inbox:main"), digest("cancel:main")}
+            assert set(three.hubs[2].state._nudged_elsewhere) == {digest("inbox:main")}
+            assert not three.hubs[2].state._ahead
+            assert not three.hubs[0].state._nudged_elsewhere
+            assert not three.hubs[0].state._ahead
+            assert [(hints.sent, hints.heard) for hints in three.hints] == [(3, 1), (1, 4), (0, 1)]
+            assert lines_of(postgres_database) == 3
         await until(lambda: lines_of(postgres_database) == 0)
-        assert two.log == []
+        assert three.log == []
 
     run(backend, main)
+
+
+def test_a_node_of_the_release_before_is_heard_and_hears_what_all_are_told(
+    postgres_database: str,
+) -> None:
+    """It tells and hears by one channel, in words that are the same."""
+    one = Talking(postgres_database, 1)
+
+    async def main() -> None:
+        async with one.connected() as (hints,):
+            with psycopg.connect(postgres_database, autocommit=True) as before:
+                ((channel,),) = before.execute(
+                    "select 'legation_' || to_hex(hashtext(current_schema()))"
+                ).fetchall()
+                words = f"n{digest('t')} e{digest('r')}:7 zwhatever"
+                before.execute("select pg_notify(%s, %s)", (channel, words))
+                await until(lambda: hints.heard == 2)
+                before.execute(f"listen {channel}".encode())
+                hints.nudge("u", "another")
+                hints.nudge("u")
+                found = await anyio.to_thread.run_sync(
+                    lambda: next(before.notifies(timeout=PATIENCE)).payload
+                )
+        assert found == f"n{digest('u')}"
+
+    run("trio", main)
 
 
 def test_schemas_of_one_database_do_not_hear_each_other(
@@ -246,28 +237,28 @@ def test_a_thousand_nudges_are_few_notifies(
 
     async def main() -> None:
         async with two.connected() as (one, other):
+            other.follow("one run", "node 0")
+            await until(lambda: other.heard == 1)
+            sent = one.sent
             for number in range(1_000):
-                one.nudge(f"topic {number}")
-                one.nudge("one topic")
+                one.nudge(f"topic {number}", "node 1")
+                one.nudge("one topic", "node 1")
                 one.event("one run", number + 1)
-            await until(lambda: other.heard == 1_002)
+            await until(lambda: other.heard == 1_003)
             assert two.hubs[1].state._ahead == {digest("one run"): 1_000}
-            assert one.sent <= 4
-            figures(f"hints: 3,000 at once, of 1,002 kinds, are {one.sent} NOTIFYs")
+            assert one.sent - sent <= 4
+            figures(f"hints: 3,000 at once, of 1,002 kinds, are {one.sent - sent} NOTIFYs")
 
     run("trio", main)
 
 
-def test_what_is_to_be_told_is_bounded(postgres_database: str) -> None:
-    one = Talking(postgres_database, 1)
+def test_without_a_connection_nothing_is_kept_to_be_told() -> None:
+    hints = Hints("main", NodeHints("node"), Hub(), Lines().write, lambda: None, lambda: "")
+    hints.nudge("t")
+    hints.follow("r", "another")
+    hints.event("r", 1)
 
-    async def main() -> None:
-        async with one.connected() as (hints,):
-            for number in range(PENDING + 10):
-                hints.nudge(str(number))
-            assert len(hints._pending) == PENDING
-
-    run("trio", main)
+    assert not hints.book.told
 
 
 @BACKENDS
@@ -354,7 +345,7 @@ def test_a_parameter_of_the_url_switches_them_off(parameter: str) -> None:
     database = PostgresDatabase("main", f"postgresql://x@127.0.0.1/x?{parameter}")
 
     assert database.hints is None
-    assert hints_of([database], Hub(), Lines().write) == {}
+    assert hints_of([database], "node", Hub(), Lines().write) == {}
 
 
 def test_the_parameter_is_true_or_false() -> None:
@@ -394,7 +385,11 @@ def platform_of(url: str, delay: float) -> Platform:
 
 @asynccontextmanager
 async def patient_nodes(
-    url: str, count: int, delay: float, hub: type[Hub] = Patient
+    url: str,
+    count: int,
+    delay: float,
+    hub: type[Hub] = Patient,
+    wrap: Callable[[DatabaseOfHost], DatabaseOfHost] = lambda database: database,
 ) -> AsyncGenerator[list[Node]]:
     """Yield nodes that hear of each other by hints, or not for a long time."""
     async with AsyncExitStack() as stack:
@@ -402,6 +397,7 @@ async def patient_nodes(
         for _ in range(count):
             platform = platform_of(url, delay)
             host: Host = await stack.enter_async_context(open_host(platform.databases, hub=hub()))
+            host.databases = {"main": wrap(host.databases["main"])}
             await host.run(platform.startup())
             for job in platform.jobs():
                 host.spawn(job)
@@ -410,9 +406,9 @@ async def patient_nodes(
         yield opened
 
 
-async def begun(node: Node) -> str:
+async def begun(node: Node, session_id: str = "s") -> str:
     target = RUNS.format("sloth")
-    form = {"message": "a b", "session_id": "s", "background": "true"}
+    form = {"message": "a b", "session_id": session_id, "background": "true"}
     run_id: str = (await node.ask("POST", target, **form))["run_id"]
     return run_id
 

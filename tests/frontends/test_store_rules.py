@@ -50,6 +50,8 @@ FOR_ALL_OWNERS: Final = {
     "ANY_EXPIRY": "as ANY_EXPIRED: the time alone at which the next lease is over",
     "ANY_UNHOSTED": "as ANY_WAITING: numbers of what nobody hosts",
     "ANY_WAITING": "a node looks for runs that nobody executes, whoever's they are",
+    "NEXT_WAITING": "as ANY_WAITING",
+    "LOCK_FREE": "one of the sessions that NEXT_WAITING has found",
     "ANY_ACTIVE": "who has the database looks at all runs that are not over, by `check --runs`",
     "ANY_PAUSED": "as ANY_ACTIVE",
     "ANY_OPEN": "runs that ANY_ACTIVE or ANY_PAUSED has found before, by id",

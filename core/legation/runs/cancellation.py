@@ -50,11 +50,11 @@ def cancel(
     found = yield from with_retry(database, unit, FEW, PASSING, change)
     if found == RunState.RUNNING:
         yield from Nudge(cancel_topic(database, row.run_id))
-        yield from Nudge(runs_topic(database), database)
+        yield from Nudge(runs_topic(database), database, row.lease_by)
     elif found in CANCELLED_AT_ONCE:
         yield from Publish(row.run_id, mark_final((event,)), database)
         if unit.letters:
-            yield from Nudge(f"outbox:{database}", database)
+            yield from Nudge(f"outbox:{database}", database, member.next_other())
     return found
 
 

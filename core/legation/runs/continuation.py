@@ -89,7 +89,8 @@ def go_on(
     if continued.queued:
         yield from Nudge(runs_topic(database))
     if continued.elsewhere:
-        yield from Nudge(runs_topic(database), database)
+        other = context.cluster.member(database).next_other(context.hosted)
+        yield from Nudge(runs_topic(database), database, other)
     return continued
 
 

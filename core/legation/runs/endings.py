@@ -375,5 +375,6 @@ def store_end(journal: Journal, end: End) -> Program[Ended]:
             events = (*events[:-1], evolve(last, data=fill_state(last.data, ended.state)))
         yield from Publish(run.run_id, events, journal.database)
         if finish.letters:
-            yield from Nudge(f"outbox:{journal.database}", journal.database)
+            other = None if journal.member is None else journal.member.next_other()
+            yield from Nudge(f"outbox:{journal.database}", journal.database, other)
     return ended

@@ -45,7 +45,7 @@ from .event_writer import CancelAsked, EventWriter, Journal, LeaseLost
 from .events import EventOrigin
 from .fold import RunRecord
 from .given import Given
-from .membership import Cluster, NodeTerms, enter
+from .membership import Cluster, Membership, NodeTerms, enter
 from .output import RunSummary
 from .register import InFlight
 from .release import release_run
@@ -217,6 +217,11 @@ class ExecuteRun(Job):
     run: ClaimedRun
     place: str | None = None
 
+    @property
+    def _member(self) -> Membership:
+        """This node among those of the database."""
+        return self.context.cluster.member(self.database)
+
     def program(self) -> Program[None]:
         """Execute the run under its lease.
 
@@ -227,7 +232,7 @@ class ExecuteRun(Job):
         try:
             if self.context.cluster.executes(*key, self.run.attempt):
                 return
-            if self.context.ending and (yield from release_run(self.database, self.run)):
+            if self.context.ending and (yield from release_run(self._member, self.run)):
                 return
             executing.enter(key, self.run.attempt)
             try:
@@ -324,7 +329,8 @@ class ExecuteRun(Job):
         if ended.kept:
             self.context.count(self.run, outcome.state)
         if ended.elsewhere:
-            yield from Nudge(runs_topic(self.database), self.database)
+            other = self._member.next_other(self.context.hosted)
+            yield from Nudge(runs_topic(self.database), self.database, other)
         return ended
 
     def _label(self, node: str) -> str:
@@ -395,10 +401,10 @@ class ExecuteRun(Job):
             yield from Log("warning", "run_released", fields)
             if self.run.tries >= MOST_TRIES:
                 return lost
-        database, is_over = self.database, self.context.is_over
+        is_over = self.context.is_over
         try:
             yield from journal.settle()
-            if (yield from release_run(database, self.run, is_over, tried=not drained)):
+            if (yield from release_run(self._member, self.run, is_over, tried=not drained)):
                 return lost
             yield from journal.confirm_lease()  # somebody may have asked to cancel it meanwhile
         except CancelAsked as error:
@@ -449,7 +455,7 @@ def _has_steps(asked: Mapping[str, Any]) -> bool:
 
 def execute_next(context: ExecutorContext, database: str, run: ClaimedRun) -> Program[None]:
     """Execute a run that waited and was claimed here, or let it wait for another node."""
-    if context.take() or not (yield from release_run(database, run)):
+    if context.take() or not (yield from release_run(context.cluster.member(database), run)):
         place, given = run.subject or run.owner, False
         context.shares.runs.take(place)
         try:

@@ -59,6 +59,7 @@ class Followed:
         top_id: The run in whose journal its events stand: itself, or the one it is part of.
         path: Of its events, for a client that is sent elsewhere.
         token: Of the client; None where it needs none.
+        holder: The node that executes the run, as far as that is known.
     """
 
     context: ExecutorContext
@@ -67,6 +68,7 @@ class Followed:
     top_id: str
     path: str
     token: TokenWatch | None = None
+    holder: str | None = None
 
     @property
     def owner(self) -> str:
@@ -127,8 +129,9 @@ class Followed:
 class _Follower:
     """A follower of a run: how far it has come, and for how long there has been nothing new.
 
-    `origin` is whose stream it is; `left` is for how long nobody has held the run's lease;
-    `is_over` says whether the process ends.
+    `origin` is whose stream it is; `holder` is the node that executes the run, as far as that is
+    known, and tells of its events where it is another one; `left` is for how long nobody has held
+    the run's lease; `is_over` says whether the process ends.
     """
 
     database: str
@@ -140,6 +143,7 @@ class _Follower:
     over: bool = False
     ended: bool = False
     is_over: Callable[[], bool] = never
+    holder: str | None = None
     poll: float = _SOON_SECONDS
     quiet: float = 0.0
     left: float = 0.0
@@ -150,7 +154,8 @@ class _Follower:
         Raises:
             RunStalled: Nobody has held the run for a while.
         """
-        events = yield from NextEvents(self.run_id, self.after, self.poll)
+        where = () if self.holder is None else (self.database, self.holder)
+        events = yield from NextEvents(self.run_id, self.after, self.poll, *where)
         if not events:
             page = yield from self.look()
             events = mark_final(page.events) if self.over else page.events
@@ -200,6 +205,7 @@ class _Follower:
         fetch = FetchEvents(self.owner, self.run_id, self.after)
         page = yield from persist(self.database, fetch, self.is_over)
         self.ended = page.status is None or page.status in _OVER
+        self.holder = None if self.ended else page.holder
         self.over = self.ended and (not page.events or page.events[-1].seq == page.last)
         return page
 
@@ -280,6 +286,7 @@ def tail(followed: Followed, after: int) -> Program[Unfinished | None]:
         after,
         followed.origin,
         is_over=followed.is_over,
+        holder=followed.holder,
     )
     return followed.count(follower.go_on(followed))
 
@@ -297,7 +304,15 @@ def tail_of_member(followed: Followed, after: int) -> Program[Unfinished | None]
 def _tail_of_member(followed: Followed, after: int) -> Program[Unfinished | None]:
     owner, top_id = followed.owner, followed.top_id
     is_over = followed.is_over
-    follower = _Follower(followed.database, owner, top_id, 0, followed.origin, is_over=is_over)
+    follower = _Follower(
+        followed.database,
+        owner,
+        top_id,
+        0,
+        followed.origin,
+        is_over=is_over,
+        holder=followed.holder,
+    )
     emitted_us = yield from Now()
     token = followed.token
     while not follower.over:

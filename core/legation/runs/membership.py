@@ -130,6 +130,21 @@ class Membership:
     defined: set[str] = field(factory=set[str], repr=False)
     shares: Shares = field(factory=Shares, repr=False)
     once: bool = False
+    _turn: int = field(default=0, init=False, repr=False)
+
+    def next_other(self, hosted: tuple[str, ...] | None = None) -> str | None:
+        """Return another node, each in its turn, to be told of work; None where none is known.
+
+        With `hosted` the work is not for what is among that: then it is one that hosts more.
+        """
+        others = self.others
+        if hosted is not None:
+            others = tuple(one for one in others if not {*one.hosts} <= {*hosted}) or others
+        if not others:
+            return None
+        self._turn += 1
+        # Each node begins elsewhere, or all of them would begin with the same.
+        return others[(self.started_us + self._turn) % len(others)].name
 
     def is_due(self, now_us: int) -> bool:
         """Return whether it is time for a beat; a clock that was set back says so."""

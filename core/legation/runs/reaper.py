@@ -127,7 +127,8 @@ class KeepRuns(RoundJob):
         if ended.kept:
             yield from Publish(row.run_id, mark_final(finish.events), self.database)
         if ended.elsewhere:
-            yield from Nudge(runs_topic(self.database), self.database)
+            other = self.context.cluster.member(self.database).next_other(self.context.hosted)
+            yield from Nudge(runs_topic(self.database), self.database, other)
         if ended.following is not None:
             yield from execute_next(self.context, self.database, ended.following)
 

@@ -13,7 +13,8 @@ leased: leased means that there is a `lease_us` and the node that `lease_by` nam
 
 On PostgreSQL claims take turns (a transaction-scoped advisory lock): otherwise two statements
 that began at once, one of which cannot see an item stored in between, could lease two items of
-one lane.
+one lane.  Whoever finds nothing to claim does not take that lock: nodes look every second, and most
+of the time in vain.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Any, Final, Generic, TypeVar
 from attrs import AttrsInstance, fields
 
 from ..values import frozen
-from .leases import FOREVER, fill_clock, has_lapsed, is_held
+from .leases import FOREVER, fill_clock, has_lapsed, is_due, is_held
 from .units import Dialect, ReadUnit, Sql, Statement, Statements, Unit, text_array
 
 __all__ = [
@@ -107,6 +108,10 @@ class LeasedQueue(Generic[C, R]):
         done = f"state = '{end}', {end}_us = $CLOCK, {ended}error = null, {_FREE}"
         self._write_moves(done, f"state = 'dead', {buried}{_FREE}", counted)
         self._write_reads(since, ", ".join(order))
+        self.any_idle = fill_clock(
+            f"""select 1 from {table} where state = 'ready'
+    and ((lease_us is null and {is_due(table)}) or {has_lapsed(table)}) limit 1"""
+        )
         self.forget = fill_clock(
             f"""delete from {table} where (channel, {name}) in (
         select channel, {name} from {table}
@@ -225,6 +230,8 @@ class ClaimItems(Unit[ClaimedItems[C]]):
         """Bury what was tried too often without an end, then claim."""
         queue = self.queue
         if dialect is Dialect.POSTGRESQL:
+            if not (yield queue.any_idle()):
+                return ClaimedItems()
             yield queue.lock()
         dead = yield queue.bury.of(self)
         if queue.follow is not None:

@@ -22,8 +22,8 @@ from .run_rows import (
 )
 from .run_states import RunMove, state_after
 from .runs import CLAIM, FENCE
-from .session_state import STATE
-from .turns import LOCK_SHARE, search_waiting
+from .session_state import RETURNED_STATE, STATE
+from .turns import FOR_ANYBODY, LOCK_SHARE, NEXT_WAITING, STILL_NEXT, search_waiting
 from .units import Dialect, ReadUnit, Rows, Sql, Statements, Undo, Unit, Work, text_array
 
 __all__ = [
@@ -187,6 +187,20 @@ class NextNeglected(ReadUnit[int | None]):
         return next_us
 
 
+# Whoever claims beside this node has the lock of another of these sessions.
+LOCK_FREE: Final = Sql(
+    "select :owners, :sessions",
+    f"""with free as materialized (
+        select owner, session_id from sessions join
+            unnest(cast(:owners as text[]), cast(:sessions as text[]))
+            with ordinality as next (owner, session_id, place) using (owner, session_id)
+        order by next.place for update of sessions skip locked limit 1)
+    update sessions set version = version + 1 from free
+    where sessions.owner = free.owner and sessions.session_id = free.session_id
+    returning {RETURNED_STATE}, sessions.owner, sessions.session_id""",
+)
+
+
 @frozen
 class Missed:
     """The run whose turn it was is not to be had any more: somebody else was quicker."""
@@ -211,24 +225,33 @@ class ClaimWaiting(Unit[ClaimedRun | Missed | None]):
     def statements(
         self, dialect: Dialect
     ) -> Work[ClaimedRun | Missed | None | Undo[Missed | None]]:
-        """Yield the search, the locks, a second search under them, and the claim.
+        """Yield the search, the locks, a second look under them, and the claim.
 
-        On SQLite nobody else writes meanwhile.
+        On SQLite nobody else writes meanwhile.  On PostgreSQL many nodes may claim at once: none
+        waits for the session of another, and none claims where all that is next is being claimed.
         """
-        search = search_waiting(dialect, self.hosted, self.full)
-        found = yield search
+        found = yield search_waiting(dialect, self.hosted, self.full, NEXT_WAITING)
         if not found:
             return None
-        owner, session_id, run_no, share = found[0]
-        session = {"owner": owner, "session_id": session_id}
         states: Rows
-        lock = LOCK_SESSION(**session)
-        if dialect is Dialect.POSTGRESQL:
-            states, _, again = yield lock, LOCK_SHARE(share=share), search
-            if again != found:
-                return Undo(Missed())
+        if dialect is Dialect.SQLITE:
+            owner, session_id, run_no, _ = found[0]
+            states = yield LOCK_SESSION(owner=owner, session_id=session_id)
         else:
-            states = yield lock
+            owners, sessions = zip(*(row[:2] for row in found), strict=True)
+            locked = yield LOCK_FREE(owners=[*owners], sessions=[*sessions])
+            if not locked:
+                return None
+            state, owner, session_id = locked[0]
+            states = ((state,),)
+            mine = next(row for row in found if row[:2] == (owner, session_id))
+            run_no, share = mine[2:]
+            again = {"owner": owner, "session_id": session_id, "run_no": run_no, "share": share}
+            look = STILL_NEXT(**again, most=FOR_ANYBODY.at_once)
+            _, still = yield LOCK_SHARE(share=share), look
+            if not still:
+                return Undo(Missed())
+        session = {"owner": owner, "session_id": session_id}
         if states and states[0][0] is None:
             states = yield STATE(**session)
         claimed = yield CLAIM.of(self, **session, run_no=run_no)

@@ -141,7 +141,7 @@ PROGRESS: Final = fill_clock(
         when {_PENDING} then (
             select max(case when {is_held("a")} then 1 else 0 end) from runs a
             where a.owner = r.owner and a.session_id = r.session_id
-            and a.{ACTIVE_RUN} and a.{EXECUTED_RUN}) end
+            and a.{ACTIVE_RUN} and a.{EXECUTED_RUN}) end, lease_by
     from runs r where owner = :owner and run_id = :run_id"""
 )
 
@@ -290,13 +290,14 @@ class EventsPage:
     """Events of a run in order, and where the run stands; `status` None: no such run.
 
     `held`: somebody has the lease of what the run waits for, itself or the active run of its
-    session, and lives.
+    session, and lives.  `holder` is the node that executes the run, or did last.
     """
 
     events: tuple[StoredEvent, ...]
     status: str | None
     last: int
     held: bool = False
+    holder: str | None = None
 
 
 @frozen
@@ -316,9 +317,9 @@ class FetchEvents(ReadUnit[EventsPage]):
         if not progress:
             return EventsPage((), None, 0)
         rows = yield EVENTS.of(self)
-        status, last, held_now = progress[0]
+        status, last, held_now, holder = progress[0]
         events = tuple(
             StoredEvent(seq, name, data if state is None else fill_state(data, state))
             for seq, name, data, state in rows
         )
-        return EventsPage(events, status, last, bool(held_now))
+        return EventsPage(events, status, last, bool(held_now), holder)

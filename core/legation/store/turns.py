@@ -26,9 +26,11 @@ __all__ = [
     "ANY_WAITING",
     "FOR_ANYBODY",
     "LOCK_SHARE",
+    "NEXT_WAITING",
     "SHARE",
     "SIGHTS",
     "SIGHTS_OF_ANY",
+    "STILL_NEXT",
     "TURN",
     "WAITS",
     "Found",
@@ -131,27 +133,45 @@ _SUBJECTS: Final = f"""with recursive subjects (share) as (
 _ORDER: Final = "coalesce(r.turn, 0), r.created_us, r.run_id"
 _HAS_PLACE: Final = """coalesce((select number from busy where busy.share = subjects.share), 0)
         < coalesce(r.at_once, :most)"""
-ANY_WAITING: Final = Sql(
-    f"""{_SUBJECTS}
+
+
+def _search(most: int) -> Sql:
+    """Return the search for what is next; on PostgreSQL for as many runs, each of a session."""
+    return Sql(
+        f"""{_SUBJECTS}
     select r.owner, r.session_id, r.run_no, subjects.share from subjects join runs as r
     on r.rowid = (select r.rowid {_NEXT_OF.format(share="subjects.share", among=_IN)}
         order by coalesce(turn, 0), created_us, run_id limit 1)
     where subjects.share not in (select value from json_each(:full)) and {_HAS_PLACE}
     order by {_ORDER} limit 1""",
-    f"""{_SUBJECTS}
+        f"""{_SUBJECTS}
     select r.owner, r.session_id, r.run_no, subjects.share from subjects cross join lateral (
         select owner, session_id, run_no, run_id, turn, at_once, created_us
         {_NEXT_OF.format(share="subjects.share", among=_ANY)}
-        order by coalesce(turn, 0), created_us, run_id limit 1
+        order by coalesce(turn, 0), created_us, run_id limit {most}
     ) as r
     where subjects.share <> all (:full) and {_HAS_PLACE}
-    order by {_ORDER} limit 1""",
-)
+    order by {_ORDER} limit {most}""",
+    )
+
+
+ANY_WAITING: Final = _search(1)
 """The run that is the next to be executed by a node that hosts `hosted`.
 
 There is none of a subject that is among the `full`, of which the node executes enough, and of one
 with as many runs under way as it may have: `most`, where the run does not say.
 """
+
+NEXT_WAITING: Final = _search(16)
+"""The same, and on PostgreSQL those behind it: nodes that claim side by side take one each."""
+
+STILL_NEXT: Final = Sql(
+    f"""select 1 from runs r where r.owner = :owner and r.session_id = :session_id
+        and r.run_no = :run_no and r.{WAITING_RUN} and not {_BLOCKED}
+        and (select count(*) from runs where {_UNDER_WAY} and {SHARE} = :share)
+            < coalesce(r.at_once, :most)"""
+)
+"""Whether a run that was found may still be executed, asked under the locks."""
 
 
 @lru_cache(maxsize=64)
@@ -161,10 +181,13 @@ def _array_of(dialect: Dialect, texts: tuple[str, ...]) -> object:
 
 
 def search_waiting(
-    dialect: Dialect, hosted: tuple[str, ...], full: tuple[str, ...] = ()
+    dialect: Dialect,
+    hosted: tuple[str, ...],
+    full: tuple[str, ...] = (),
+    search: Sql = ANY_WAITING,
 ) -> Statement:
-    """Return the search for the run whose turn it is; see `ANY_WAITING`."""
-    return ANY_WAITING(
+    """Return the search for the run whose turn it is, or for several: `NEXT_WAITING`."""
+    return search(
         hosted=_array_of(dialect, hosted),
         full=_array_of(dialect, full),
         most=FOR_ANYBODY.at_once,

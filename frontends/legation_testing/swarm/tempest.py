@@ -560,6 +560,8 @@ class Tempest:
             self.scheduler.wake(waiting, events or ())
 
     def _hear_nudge(self, node: Node, effect: Nudge) -> None:
+        if effect.node not in (None, node.name):
+            return
         for waiting in node.state.hear_nudge(digest(effect.topic)):
             waiting.catch_up(effect.topic)
             self.scheduler.wake(waiting, None)

@@ -439,3 +439,29 @@ def test_nothing_is_asked_of_the_world_while_unwinding() -> None:
     script = [hold, (Now(), NOW), (Transact("main", beat_at(NOW)), FIRST), (Now(), NOW)]
 
     assert close_at_every_effect(lambda: Membership("main", TERMS).beat("a"), script) == 4
+
+
+# --- Whom to tell of work ----------------------------------------------------------------------
+
+
+def test_other_nodes_are_told_of_work_each_in_its_turn() -> None:
+    others = tuple(evolve(OTHER, name=name) for name in "bcd")
+    members = [Membership("main", TERMS, others=others, started_us=one) for one in (NOW, NOW + 1)]
+
+    told = [[member.next_other() for _ in range(6)] for member in members]
+
+    assert [sorted(map(str, names)) for names in told] == [[*"bbccdd"]] * 2
+    assert told[0][0] != told[1][0]
+
+
+def test_who_knows_of_no_other_node_names_none() -> None:
+    assert Membership("main", TERMS).next_other(()) is None
+
+
+def test_what_is_not_hosted_here_is_told_to_a_node_that_hosts_more() -> None:
+    hosts = {"b": ("agent/clerk",), "c": ("agent/clerk", "agent/cook"), "d": ()}
+    others = tuple(evolve(OTHER, name=name, hosts=what) for name, what in hosts.items())
+    member = Membership("main", TERMS, others=others)
+
+    assert {member.next_other(("agent/clerk",)) for _ in range(6)} == {"c"}
+    assert {member.next_other(("agent/clerk", "agent/cook")) for _ in range(6)} == {"b", "c", "d"}

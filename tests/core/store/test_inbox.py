@@ -429,11 +429,22 @@ def test_only_what_was_done_long_ago_is_forgotten(database: Database) -> None:
 
 def test_on_postgresql_claims_take_turns() -> None:
     unit = ClaimItems(INBOX, "n1", 9, 20)
-    first = next(unit.statements(Dialect.POSTGRESQL))
+    statements = unit.statements(Dialect.POSTGRESQL)
 
-    assert first.sql is INBOX.lock
-    assert "pg_advisory_xact_lock" in first.text(Dialect.POSTGRESQL)
+    assert next(statements).sql is INBOX.any_idle
+    lock = statements.send([(1,)])
+    assert lock.sql is INBOX.lock
     assert next(unit.statements(Dialect.SQLITE)).sql is not INBOX.lock
+    assert "pg_advisory_xact_lock" in lock.text(Dialect.POSTGRESQL)
+
+
+def test_on_postgresql_nobody_takes_turns_for_nothing() -> None:
+    statements = ClaimItems(INBOX, "n1", 9, 20).statements(Dialect.POSTGRESQL)
+    next(statements)
+
+    with pytest.raises(StopIteration) as ended:
+        statements.send([])
+    assert ended.value.value == ClaimedItems()
 
 
 def test_units_are_equal_by_value() -> None:

@@ -288,10 +288,21 @@ def test_what_waits_is_counted_by_channel(database: Database) -> None:
 
 def test_on_postgresql_claims_take_turns() -> None:
     unit = ClaimItems(OUTBOX, "n1", 9, 20)
-    first = next(unit.statements(Dialect.POSTGRESQL))
+    statements = unit.statements(Dialect.POSTGRESQL)
 
-    assert first.sql is OUTBOX.lock
-    assert "pg_advisory_xact_lock" in first.text(Dialect.POSTGRESQL)
+    assert next(statements).sql is OUTBOX.any_idle
+    lock = statements.send([(1,)])
+    assert lock.sql is OUTBOX.lock
+    assert "pg_advisory_xact_lock" in lock.text(Dialect.POSTGRESQL)
+
+
+def test_on_postgresql_nobody_takes_turns_for_nothing() -> None:
+    statements = ClaimItems(OUTBOX, "n1", 9, 20).statements(Dialect.POSTGRESQL)
+    next(statements)
+
+    with pytest.raises(StopIteration) as ended:
+        statements.send([])
+    assert ended.value.value == ClaimedItems()
 
 
 def test_no_text_and_no_number_shows(database: Database) -> None:

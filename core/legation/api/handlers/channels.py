@@ -249,8 +249,9 @@ def retry_message(call: Call, channel: HostedChannel) -> Program[Response | NoMe
         return NotFound(_NO_MESSAGE.format(message_id))
     if not retried.message and not retried.replies:
         return Conflict(_NOT_DEAD)
+    other = call.context.cluster.member(database).next_other()
     for topic in ("inbox", "outbox"):
-        yield from Nudge(f"{topic}:{database}", database)
+        yield from Nudge(f"{topic}:{database}", database, other)
     summary = {"id": message_id, "message_retried": retried.message}
     return json_response(200, {**summary, "replies_retried": retried.replies})
 

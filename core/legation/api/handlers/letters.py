@@ -115,7 +115,7 @@ def retry_letters(
     """Take dead letters out for one attempt more each; `left` says how many more there are."""
     database = channel.component.database
     chosen = yield from call.change(database, RetryLetters(body.choose(channel.id)))
-    yield from _wake(database)  # also for a channel that is held: it is tried again
+    yield from _wake(call, database)  # also for a channel that is held: it is tried again
     return _answer("retried", body, chosen)
 
 
@@ -138,9 +138,10 @@ def _answer(done: str, body: LettersRequest, chosen: Chosen) -> Response:
     return json_response(200, {**summary, "ids": list(chosen.ids)})
 
 
-def _wake(database: str) -> Program[None]:
+def _wake(call: Call, database: str) -> Program[None]:
+    other = call.context.cluster.member(database).next_other()
     for topic in ("inbox", "outbox"):
-        yield from Nudge(f"{topic}:{database}", database)
+        yield from Nudge(f"{topic}:{database}", database, other)
 
 
 # --- one reply ---------------------------------------------------------------------------------
@@ -159,7 +160,7 @@ def retry_reply(call: Call, channel: HostedChannel) -> Program[Response | NoRepl
     if not retried.ids:
         state = yield from Transact(database, FetchReply(channel.id, reply_id))
         return NotFound(_NO_REPLY.format(reply_id)) if state is None else Conflict(_NOT_DEAD)
-    yield from _wake(database)
+    yield from _wake(call, database)
     return json_response(200, {"id": reply_id, "state": "ready"})
 
 
@@ -203,5 +204,6 @@ def send_test(call: Call, channel: HostedChannel, body: MessageTestRequest) -> P
     reply = Reply(key, body.recipient, sentence, created_us=now_us)
     (row,) = outbox_rows((reply,))
     yield from call.change(database, PutReply(channel.id, row, now_us))
-    yield from Nudge(f"outbox:{database}", database)
+    other = call.context.cluster.member(database).next_other()
+    yield from Nudge(f"outbox:{database}", database, other)
     return json_response(call.success, {"id": key, "state": "ready"})

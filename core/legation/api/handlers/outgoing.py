@@ -98,7 +98,9 @@ def send(
     if refused:
         hours = (seconds or 0) // 3600
         return Conflict(_OUT if refused == OPTED_OUT else _CLOSED.format(hours))
-    yield from Nudge(f"outbox:{channel.component.database}", channel.component.database)
+    database = channel.component.database
+    other = call.context.cluster.member(database).next_other()
+    yield from Nudge(f"outbox:{database}", database, other)
     ids = [reply.key for reply in replies]
     return json_response(call.success, {"ids": ids, "state": "ready"})
 

@@ -371,7 +371,7 @@ def run_events(
     if refusal := call.hold_place(own.hosted_as, stream=True, follows=True):
         return refusal
     seq, database = stopped.seq if stopped else query.after, own.hosted.database
-    followed = _follow_run(call, own.hosted, own.origin)
+    followed = _follow_run(call, own.hosted, own.origin, _find_holder(row))
     if row.parent_run_id is None:
         return _stream(tail(followed, seq))
     top_id = yield from _at_the_top(database, row.owner, row.parent_run_id)
@@ -445,7 +445,7 @@ def resume_run(call: Call, form: ResumeForm) -> Program[Streamed | NoRun | TooMa
         return own
     if refusal := call.hold_place(own.hosted_as, stream=True, follows=True):
         return refusal
-    followed = _follow_run(call, own.hosted, own.origin)
+    followed = _follow_run(call, own.hosted, own.origin, _find_holder(own.row))
     return _stream(resume(followed, form.last_event_index + 1))
 
 
@@ -534,17 +534,24 @@ def _go_on(
     if not continued.kept:
         return Conflict(_NOT_PAUSED[RunState(continued.found)])
     if stream:
-        followed = _follow_run(call, own.hosted, own.origin)
+        followed = _follow_run(call, own.hosted, own.origin, _find_holder(row))
         return _stream(tail(followed, row.events))
     return (yield from join_run(call, database, row.owner, row.run_id, row.events))
 
 
-def _follow_run(call: Call, hosted: Component | _Removed, origin: EventOrigin) -> Followed:
-    """Return a run that is to be streamed."""
+def _find_holder(row: RunRow) -> str | None:
+    """Return the node that executes the run, if any does."""
+    return row.lease_by if row.status == RunState.RUNNING else None
+
+
+def _follow_run(
+    call: Call, hosted: Component | _Removed, origin: EventOrigin, holder: str | None = None
+) -> Followed:
+    """Return a run that is to be streamed, and which `holder` executes."""
     run_id = origin.run.run_id
     path = f"/{hosted.kind}s/{hosted.id}/runs/{run_id}/events"
     token = None if call.surface.authenticator is None else call.watch_token()
-    return Followed(call.context, hosted.database, origin, run_id, path, token)
+    return Followed(call.context, hosted.database, origin, run_id, path, token, holder)
 
 
 def _stream(events: Program[Unfinished | None]) -> Streamed:

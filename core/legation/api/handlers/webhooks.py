@@ -142,7 +142,8 @@ def _store(
     put = PutMessages(channel.id, messages, call.now_us)
     if not (yield from Transact(database, put)):
         return _status("duplicate")
-    yield from Nudge(f"inbox:{database}", database)
+    other = call.context.cluster.member(database).next_other()
+    yield from Nudge(f"inbox:{database}", database, other)
     return _status("processing")
 
 
