@@ -36,7 +36,7 @@ from ...runs.forking import (
 from ...runs.ids import copy_run_id
 from ...runs.output import MEDIA
 from ...runs.retry import FEW, PASSING, with_retry
-from ...runs.start import NewRun, start
+from ...runs.start import NewRun
 from ...runs.step_outcomes import UnknownOutcome
 from ...runs.terms import FORK_START, FORKED_FROM, HISTORY_RUNS
 from ...store.forks import CopiedRuns, FindCopied, ForkSession, RunFork, SessionCopy
@@ -59,7 +59,7 @@ from .runs import (
     change_of_start,
     find_own_run,
     join_run,
-    refuse_start,
+    start_and_answer,
     with_claims,
 )
 from .sessions import (
@@ -140,9 +140,7 @@ def fork_run(
         return new
     resource = call.describe_resource(hosted.id, row.run_id, run_id)
     change = change_of_start(call, form, resource)
-    started = yield from start(call.context, hosted, new, change)
-    answer = refuse_start(call, new, started) or answer_at_once(call, hosted, new, form)
-    return answer or (yield from join_run(call, hosted.database, row.owner, run_id))
+    return (yield from start_and_answer(call, hosted, new, form, change))
 
 
 def _as_new(row: RunRow) -> NewRun:

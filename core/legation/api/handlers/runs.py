@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, TypeAlias
 from attrs import evolve
 
 from ...access.claims import overlay
-from ...effects import Emit, Program, Transact
+from ...effects import AwaitOutcome, Emit, Outcome, Program, Transact
 from ...hosted.registry import Component
 from ...http.messages import (
     Answer,
@@ -96,10 +96,10 @@ __all__ = [
     "get_run",
     "join_run",
     "list_runs",
-    "refuse_start",
     "replay_run",
     "resume_run",
     "run_events",
+    "start_and_answer",
     "start_run",
     "with_claims",
 ]
@@ -167,9 +167,20 @@ def start_run(
         account=account,
     )
     change = change_of_start(call, form, call.describe_resource(hosted.id, run_id))
-    started = yield from start(call.context, hosted, new, change)
-    answer = refuse_start(call, new, started) or answer_at_once(call, hosted, new, form)
-    return answer or (yield from join_run(call, hosted.database, owner, run_id))
+    return (yield from start_and_answer(call, hosted, new, form, change))
+
+
+def start_and_answer(
+    call: Call, hosted: Component, new: NewRun, form: StartForm | ForkForm, change: Change
+) -> Program[Answer | Conflict | Unavailable | StateTooLarge | StorageFull | TooManyRequests]:
+    """Start a run, and answer the way that was asked for."""
+    outcome = None if form.stream or form.background else Outcome[str]()
+    started = yield from start(call.context, hosted, new, change, outcome)
+    answer = _refuse_start(call, new, started) or answer_at_once(call, hosted, new, form)
+    if answer is not None:
+        return answer
+    begun = outcome if started.claim is not None else None
+    return (yield from join_run(call, hosted.database, new.owner, new.run_id, outcome=begun))
 
 
 def change_of_start(call: Call, form: StartForm | ForkForm, resource: str) -> Change:
@@ -177,7 +188,7 @@ def change_of_start(call: Call, form: StartForm | ForkForm, resource: str) -> Ch
     return partial(call.change, status=202 if form.background else 200, resource=resource)
 
 
-def refuse_start(
+def _refuse_start(
     call: Call, new: NewRun, started: Started
 ) -> Conflict | StateTooLarge | StorageFull | TooManyRequests | None:
     """Return why a run was not stored; None where it was."""
@@ -521,8 +532,17 @@ def _go_on(
     """Store the answers, see that the run is executed, and answer the way that was asked for."""
     row, database = own.row, own.hosted.database
     change = partial(call.change, resource=call.describe_resource(own.hosted.id, row.run_id))
+    outcome = None if stream else Outcome[str]()
     continued = yield from go_on(
-        call.context, database, row, before, state, change, stream=stream, by=call.principal.subject
+        call.context,
+        database,
+        row,
+        before,
+        state,
+        change,
+        stream=stream,
+        by=call.principal.subject,
+        outcome=outcome,
     )
     if continued.found is None:
         return NotFound(_NO_RUN)
@@ -536,7 +556,8 @@ def _go_on(
     if stream:
         followed = _follow_run(call, own.hosted, own.origin)
         return _stream(tail(followed, row.events))
-    return (yield from join_run(call, database, row.owner, row.run_id, row.events))
+    begun = outcome if continued.claim is not None else None
+    return (yield from join_run(call, database, row.owner, row.run_id, row.events, begun))
 
 
 def _follow_run(call: Call, hosted: Component | _Removed, origin: EventOrigin) -> Followed:
@@ -552,9 +573,20 @@ def _stream(events: Program[Unfinished | None]) -> Streamed:
 
 
 def join_run(
-    call: Call, database: str, owner: str, run_id: str, after: int = 0
+    call: Call,
+    database: str,
+    owner: str,
+    run_id: str,
+    after: int = 0,
+    outcome: Outcome[str] | None = None,
 ) -> Program[Response | Conflict | Unavailable]:
-    """Return a run when it is over, or waits for a person."""
+    """Return a run when it is over, or waits for a person.
+
+    One that was begun here tells its `outcome`, and the database is not asked.  Where it is not
+    brought to its end here, it is followed as that of another node.
+    """
+    if outcome is not None and (output := (yield from AwaitOutcome(outcome))) is not None:
+        return json_bytes_response(200, output.encode())
     try:
         yield from join(database, owner, run_id, after, context=call.context)
     except RunLeft:
