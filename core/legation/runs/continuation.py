@@ -48,7 +48,7 @@ def go_on(  # noqa: PLR0913  the last of them are named at the call
     Of several who answer the same pause, one goes on; `row` is the run as the answers were held
     against it, `before` its turn.  It goes on whatever becomes of this program.  `stream`: what it
     says is stored piece by piece from now on, if it was not before.  `by` is the user who answers.
-    Where the run was claimed, its output is told to `outcome`.
+    Its output is told to `outcome`; None where it is not executed here, or not to its end.
     """
     asked = json.loads(row.input)
     kept = {
@@ -85,6 +85,8 @@ def go_on(  # noqa: PLR0913  the last of them are named at the call
             place = subject if room else None
             yield from Spawn(ExecuteRun(context, database, continued.claim, place), outcome)
             given = True  # from now on the program there has the place
+        elif outcome is not None:
+            outcome.tell(None)
     finally:
         if not given:
             slots.release(subject)

@@ -71,7 +71,7 @@ def start(
     session; control characters have no place in a name.  A run that is there already, under the
     same id of the same owner, is left as it is.
 
-    Where the run was claimed, its output is told to `outcome`; else nothing ever is.
+    Its output is told to `outcome`; None where it is not executed here, or not to its end.
     """
     node, now_us = yield from enter(context.cluster, component.database)
     slots, owner = context.shares.runs, new.owner
@@ -114,6 +114,8 @@ def start(
             place = subject if room else None
             yield from Spawn(ExecuteRun(context, component.database, claim, place), outcome)
             given = True  # from now on the program there has the place
+        elif outcome is not None:
+            outcome.tell(None)
     finally:
         if not given:
             slots.release(subject)

@@ -140,11 +140,10 @@ def test_a_run_that_waits_for_its_turn_is_followed() -> None:
 
         assert second.response().json()["status"] == "COMPLETED"
         assert first.response().json()["status"] == "COMPLETED"
-        assert sum(isinstance(done.effect, AwaitOutcome) for done in client.effects) == 1
 
 
 def is_unit(effect: object, kind: type[Any]) -> bool:
-    unit = effect.unit if isinstance(effect, Transact) else None
+    unit: Any = getattr(effect, "unit", None)
     return isinstance(getattr(unit, "unit", unit), kind)
 
 
@@ -159,7 +158,8 @@ EVERY: Final = 1 if "LEGATION_NIGHTLY" in os.environ else 5
 
 def after(seconds: float, turns: int, act: Callable[[], Program[Any]]) -> Program[Any]:
     """Do `act` when all others have had so many turns behind `seconds`."""
-    yield from Sleep(seconds)
+    if seconds:  # to sleep for none is to come after all others
+        yield from Sleep(seconds)
     for _ in range(turns):
         yield from Inspect("main")
     return (yield from act())
@@ -232,7 +232,7 @@ class Case:
         assert len(platform.context.executing) == 0
         assert platform.context.shares.runs.total == 0
         stored = client.get("/sessions/s/runs")
-        runs = stored.json() if stored.status == 200 else []
+        runs: list[dict[str, Any]] = stored.json() if stored.status == 200 else []
         states = [run["status"] for run in runs]
         assert set(states) <= self.possible
         assert waiting.done
@@ -247,8 +247,8 @@ class Case:
         jobs of the node, of which there are none here, find it.
         """
         others = {"cancel": {"CANCELLED"}, "drain": {"PENDING"}}.get(self.act, set[str]())
-        unbegun = {"RUNNING"} if self.model.asked == 0 and self.leaves_at is not None else set()
-        return {"COMPLETED"} | others | unbegun
+        unbegun = self.model.asked == 0 and self.leaves_at is not None
+        return {"COMPLETED"} | others | ({"RUNNING"} if unbegun else set[str]())
 
     def check_answer(self, client: Client, answer: Any, states: list[str]) -> None:
         if answer.status == 200:
@@ -271,7 +271,7 @@ def cases() -> Iterator[Case]:
 
 @pytest.mark.enumeration
 def test_every_interleaving_of_leaving_and_ending(figures: Callable[[str], None]) -> None:
-    asked = []
+    asked: list[int] = []
     for case in islice(cases(), 0, None, EVERY):
         try:
             case.run()

@@ -294,7 +294,7 @@ def nudge_wakes_everybody() -> Handlers:
 
 
 @jobs_of("Nudge.of_a_job")
-def nudges_of_jobs_lost(program: Program[None]) -> Program[None]:
+def nudges_of_jobs_lost(program: Program[object]) -> Program[object]:
     return intercept(program, {Nudge: lambda _: ask(Now())})
 
 

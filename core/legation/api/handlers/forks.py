@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Final, TypeAlias
 
 from attrs import evolve
 
-from ...effects import Now, Program, Transact
+from ...effects import Now, Outcome, Program, Transact
 from ...hosted.registry import Component
 from ...http.messages import Answer, Response, compact_json, json_response
 from ...http.refusals import (
@@ -36,7 +36,7 @@ from ...runs.forking import (
 from ...runs.ids import copy_run_id
 from ...runs.output import MEDIA
 from ...runs.retry import FEW, PASSING, with_retry
-from ...runs.start import NewRun
+from ...runs.start import NewRun, start
 from ...runs.step_outcomes import UnknownOutcome
 from ...runs.terms import FORK_START, FORKED_FROM, HISTORY_RUNS
 from ...store.forks import CopiedRuns, FindCopied, ForkSession, RunFork, SessionCopy
@@ -59,7 +59,7 @@ from .runs import (
     change_of_start,
     find_own_run,
     join_run,
-    start_and_answer,
+    refuse_start,
     with_claims,
 )
 from .sessions import (
@@ -140,7 +140,11 @@ def fork_run(
         return new
     resource = call.describe_resource(hosted.id, row.run_id, run_id)
     change = change_of_start(call, form, resource)
-    return (yield from start_and_answer(call, hosted, new, form, change))
+    outcome: Outcome[str] | None = None if form.stream or form.background else Outcome()
+    started = yield from start(call.context, hosted, new, change, outcome)
+    answer = refuse_start(call, new, started) or answer_at_once(call, hosted, new, form)
+    owner, database = row.owner, hosted.database
+    return answer or (yield from join_run(call, database, owner, run_id, outcome=outcome))
 
 
 def _as_new(row: RunRow) -> NewRun:

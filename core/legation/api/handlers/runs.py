@@ -96,10 +96,10 @@ __all__ = [
     "get_run",
     "join_run",
     "list_runs",
+    "refuse_start",
     "replay_run",
     "resume_run",
     "run_events",
-    "start_and_answer",
     "start_run",
     "with_claims",
 ]
@@ -167,20 +167,10 @@ def start_run(
         account=account,
     )
     change = change_of_start(call, form, call.describe_resource(hosted.id, run_id))
-    return (yield from start_and_answer(call, hosted, new, form, change))
-
-
-def start_and_answer(
-    call: Call, hosted: Component, new: NewRun, form: StartForm | ForkForm, change: Change
-) -> Program[Answer | Conflict | Unavailable | StateTooLarge | StorageFull | TooManyRequests]:
-    """Start a run, and answer the way that was asked for."""
-    outcome = None if form.stream or form.background else Outcome[str]()
+    outcome: Outcome[str] | None = None if form.stream or form.background else Outcome()
     started = yield from start(call.context, hosted, new, change, outcome)
-    answer = _refuse_start(call, new, started) or answer_at_once(call, hosted, new, form)
-    if answer is not None:
-        return answer
-    begun = outcome if started.claim is not None else None
-    return (yield from join_run(call, hosted.database, new.owner, new.run_id, outcome=begun))
+    answer = refuse_start(call, new, started) or answer_at_once(call, hosted, new, form)
+    return answer or (yield from join_run(call, hosted.database, owner, run_id, outcome=outcome))
 
 
 def change_of_start(call: Call, form: StartForm | ForkForm, resource: str) -> Change:
@@ -188,7 +178,7 @@ def change_of_start(call: Call, form: StartForm | ForkForm, resource: str) -> Ch
     return partial(call.change, status=202 if form.background else 200, resource=resource)
 
 
-def _refuse_start(
+def refuse_start(
     call: Call, new: NewRun, started: Started
 ) -> Conflict | StateTooLarge | StorageFull | TooManyRequests | None:
     """Return why a run was not stored; None where it was."""
@@ -532,7 +522,7 @@ def _go_on(
     """Store the answers, see that the run is executed, and answer the way that was asked for."""
     row, database = own.row, own.hosted.database
     change = partial(call.change, resource=call.describe_resource(own.hosted.id, row.run_id))
-    outcome = None if stream else Outcome[str]()
+    outcome: Outcome[str] | None = None if stream else Outcome()
     continued = yield from go_on(
         call.context,
         database,
@@ -556,8 +546,7 @@ def _go_on(
     if stream:
         followed = _follow_run(call, own.hosted, own.origin)
         return _stream(tail(followed, row.events))
-    begun = outcome if continued.claim is not None else None
-    return (yield from join_run(call, database, row.owner, row.run_id, row.events, begun))
+    return (yield from join_run(call, database, row.owner, row.run_id, row.events, outcome))
 
 
 def _follow_run(call: Call, hosted: Component | _Removed, origin: EventOrigin) -> Followed:
