@@ -69,7 +69,8 @@ async def ask(host: Host, platform: Platform, *, stream: bool) -> None:
 
 async def work(url: str, tasks: int) -> None:
     """For each line of the input, do `RUNS` runs of that kind, and write their CPU."""
-    platform = Platform(agents=[Agent(id="agent")], databases=[Database("main", url)])
+    databases = [Database("main", url, auto_migrate=True)]
+    platform = Platform(agents=[Agent(id="agent")], databases=databases)
     async with open_platform(platform) as host:
         while kind := (await trio.to_thread.run_sync(sys.stdin.readline)).strip():
             left = iter(range(RUNS))

@@ -88,6 +88,16 @@ def test_what_is_told_is_what_is_stored(agent: Agent, form: dict[str, str]) -> N
         assert stored.body == told.body
 
 
+def test_what_is_told_within_a_trace_is_what_is_stored() -> None:
+    with Client(Platform(agents=[Agent(id="a")])) as client:
+        trace = {"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"}
+        form = {"message": "x", "session_id": "s", "stream": "false"}
+        told = client.post(PATH, form=form, headers=trace).expect_success()
+
+        assert reads_behind_the_start(client) == []
+        assert client.get(f"{PATH}/{told.json()['run_id']}?session_id=s").body == told.body
+
+
 def test_what_a_continued_run_tells_is_what_is_stored() -> None:
     model = ScriptedModel([call("pay", amount=3), "Paid."])
     with Client(Platform(agents=[Agent(id="a", model=model, tools=[pay])])) as client:
