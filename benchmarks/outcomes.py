@@ -1,6 +1,6 @@
 """The CPU of a run in process, joined and streamed, and how much another tree needs for the same.
 
-    python benchmarks/run_cpu.py [--url URL] [--rounds 24] [--tasks 16] [--against FOLDER]
+    python benchmarks/outcomes.py [--url URL] [--rounds 24] [--tasks 16] [--against FOLDER]
 
 One process opens a platform on SQLite, or at URL, and asks it from TASKS tasks for runs whose model
 answers at once; no socket is there.  The figures are microseconds of the process's CPU per run,
