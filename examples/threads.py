@@ -200,20 +200,26 @@ class Host:
             turn.scope.check()
         return perform(self, turn, effect)
 
-    def spawn(self, job: e.Job) -> None:
+    def spawn(self, job: e.Job, outcome: e.Outcome[Any] | None = None) -> None:
         """Start `job` beside everything else."""
         self.jobs = [call for call in self.jobs if call.thread.is_alive()]
-        self.jobs.append(Call(self, partial(self._run_job, job)))
+        self.jobs.append(Call(self, partial(self._run_job, job, outcome)))
 
-    def _run_job(self, job: e.Job) -> None:
+    def _run_job(self, job: e.Job, outcome: e.Outcome[Any] | None) -> None:
+        result = None
         try:
-            self.drive(job.program(), Turn(self, self.root))
+            result = self.drive(job.program(), Turn(self, self.root))
         except Cut:
             pass
         except Exception as error:  # noqa: BLE001 (the boundary of the job)
             reason = error.args[0] if isinstance(error, Failed) else error
             fields = {"job": type(job).__name__, "error": where(reason)}
             self.log("error", "job_failed", {**fields, "incident": secrets.token_hex(4)})
+        finally:
+            if outcome is not None:
+                with self.changed:
+                    waiter = outcome.tell(result)
+                self.wake(() if waiter is None else (waiter,))
 
     def wake(self, waiters: tuple[Waiter, ...]) -> None:
         """Wake who waits."""
@@ -353,6 +359,13 @@ class Host:
             turn.wait(waiter, effect.timeout_seconds)
         turn.seen[effect.topic] = self.state.sequence
 
+    def await_outcome(self, turn: Turn, effect: e.AwaitOutcome[Any]) -> Any:
+        waiter = Waiter()
+        with self.changed:
+            effect.outcome.waiter, waiter.woken = waiter, effect.outcome.over
+        turn.wait(waiter, math.inf)
+        return effect.outcome.result
+
     def interruptible(self, turn: Turn, effect: e.Interruptible[Any]) -> Any:
         scope = Scope(turn.scope, effect.timeout_seconds)
         with self.changed:
@@ -445,11 +458,12 @@ PERFORMERS: Final[Mapping[type[Any], Callable[[Host, Turn, Any], Any]]] = {
     e.NextPiece: Host.next_piece,
     e.CloseStream: lambda _, turn, effect: turn.close(effect.stream),
     e.Sleep: Host.sleep,
-    e.Spawn: lambda host, _, effect: host.spawn(effect.job),
+    e.Spawn: lambda host, _, effect: host.spawn(effect.job, effect.outcome),
     e.Publish: Host.publish,
     e.NextEvents: Host.next_events,
     e.Nudge: Host.nudge,
     e.AwaitNudge: Host.await_nudge,
+    e.AwaitOutcome: Host.await_outcome,
     e.Interruptible: Host.interruptible,
     e.Concurrently: Host.concurrently,
     e.Emit: Host.emit,

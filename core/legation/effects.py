@@ -32,7 +32,7 @@ from typing import (
     runtime_checkable,
 )
 
-from attrs import field
+from attrs import define, field
 
 from .values import frozen
 
@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # a program that asks for none of them does not load the stor
 __all__ = [
     "Asks",
     "AwaitNudge",
+    "AwaitOutcome",
     "CallFunction",
     "CloseStream",
     "Concurrently",
@@ -66,6 +67,7 @@ __all__ = [
     "Now",
     "Nudge",
     "OpenStream",
+    "Outcome",
     "Piece",
     "Program",
     "Publish",
@@ -355,16 +357,54 @@ class Sleep(Asks[None]):
 class Job(Protocol):
     """A program as a value: equal to another that does the same."""
 
-    def program(self) -> Program[None]:
-        """Start anew."""
+    def program(self) -> Program[object]:
+        """Start anew; what it returns is for whoever waits for its `Outcome`."""
         ...
+
+
+@define(eq=False)
+class Outcome(Generic[R]):
+    """The outcome of one job, for the one program that waits for it.
+
+    A host keeps it in the memory of the process, and tells it once, however the job ends.
+
+    Attributes:
+        over: Whether the job has ended.
+        result: What its program returned; None as well where it did not come to its end.
+        waiter: Who is to be woken by the end; whatever the host knows one by.
+    """
+
+    over: bool = False
+    result: R | None = None
+    waiter: Any = None
+
+    def tell(self, result: R | None) -> Any:
+        """Note the end of the job; return who waits for it, None where nobody does."""
+        self.over, self.result = True, result
+        waiter, self.waiter = self.waiter, None
+        return waiter
 
 
 @frozen
 class Spawn(_Immediate[None]):
-    """Start `job` beside this program; it outlives the request that asked."""
+    """Start `job` beside this program; it outlives the request that asked.
+
+    Its end is told to `outcome`, which is this job's alone: also where it is cancelled or fails.
+    """
 
     job: Job
+    outcome: Outcome[Any] | None = field(default=None, eq=False, repr=False)
+
+
+@frozen
+class AwaitOutcome(Asks[R | None], Generic[R]):
+    """The result of the job that was spawned with `outcome`, as soon as it has ended.
+
+    None where it did not come to its end: it failed, or was cancelled.  Whoever waits may leave:
+    the job goes on, and one program at a time may wait for it.
+    """
+
+    outcome: Outcome[R] = field(repr=False)
 
 
 @frozen
@@ -518,6 +558,7 @@ Effect: TypeAlias = (
     | NextEvents
     | Nudge
     | AwaitNudge
+    | AwaitOutcome[Any]
     | Interruptible[Any]
     | Concurrently[Any]
     | Emit

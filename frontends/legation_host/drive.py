@@ -19,6 +19,7 @@ import anyio.lowlevel
 from legation.effects import (
     Asks,
     AwaitNudge,
+    AwaitOutcome,
     CallFunction,
     CloseStream,
     Concurrently,
@@ -40,6 +41,7 @@ from legation.effects import (
     Now,
     Nudge,
     OpenStream,
+    Outcome,
     Piece,
     Program,
     Publish,
@@ -247,15 +249,16 @@ def _find_stream(turn: _Turn, number: int, kind: type[S]) -> S | None:
         raise Misuse(error.args[0]) from None
 
 
-def spawn(resources: Resources, job: Job) -> None:
+def spawn(resources: Resources, job: Job, outcome: Outcome[Any] | None = None) -> None:
     """Start `job` beside everything else; it ends at the latest when the host closes."""
-    resources.tasks.start_soon(_run_job, resources, job, name=type(job).__name__)
+    resources.tasks.start_soon(_run_job, resources, job, outcome, name=type(job).__name__)
 
 
-async def _run_job(resources: Resources, job: Job) -> None:
-    """Run one job.  Whatever it raises ends that job alone."""
+async def _run_job(resources: Resources, job: Job, outcome: Outcome[Any] | None) -> None:
+    """Run one job.  Whatever it raises ends that job alone; its end is told in any case."""
+    result: object = None
     try:
-        await drive(resources, job.program())
+        result = await drive(resources, job.program())
     except Exception as error:  # noqa: BLE001 (the boundary of the job)
         fields = {
             "job": type(job).__name__,
@@ -264,6 +267,9 @@ async def _run_job(resources: Resources, job: Job) -> None:
         }
         resources.write("error", "job_failed", fields)
         resources.show_error("job_failed", error)
+    finally:
+        if outcome is not None and (wake := outcome.tell(result)) is not None:
+            wake()
 
 
 def _now(turn: _Turn, _: Now) -> int:
@@ -279,7 +285,7 @@ def _this_node(turn: _Turn, _: ThisNode) -> str:
 
 
 def _spawn(turn: _Turn, effect: Spawn) -> None:
-    spawn(turn.resources, effect.job)
+    spawn(turn.resources, effect.job, effect.outcome)
 
 
 def _publish(turn: _Turn, effect: Publish) -> None:
@@ -400,6 +406,18 @@ async def _await_nudge(turn: _Turn, effect: AwaitNudge) -> None:
     turn.seen[effect.topic] = turn.resources.hub.state.sequence
 
 
+async def _await_outcome(_: _Turn, effect: AwaitOutcome[R]) -> R | None:
+    """Wait for the end of a job in another task; to be cancelled here is nothing to that."""
+    outcome = effect.outcome
+    if outcome.over:
+        await anyio.lowlevel.checkpoint()
+    else:
+        event = anyio.Event()
+        outcome.waiter = event.set
+        await event.wait()
+    return outcome.result
+
+
 async def _interruptible(turn: _Turn, effect: Interruptible[R]) -> R | Interrupted:
     """Drive the inner program under a scope that the nudge, or the time, cancels.
 
@@ -481,6 +499,7 @@ PERFORMERS: Final[Performers] = {
     NextEvents: _next_events,
     Nudge: _nudge,
     AwaitNudge: _await_nudge,
+    AwaitOutcome: _await_outcome,
     Interruptible: _interruptible,
     Concurrently: _concurrently,
     Emit: _emit,

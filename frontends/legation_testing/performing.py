@@ -88,9 +88,12 @@ class World:
     errors: list[Exception] = field(factory=list[Exception])
     watch: AwaitWatch | None = None  # of the function that is called next
 
-    def start_job(self, job: Job, node: Node) -> Task[None]:
+    def start_job(
+        self, job: Job, node: Node, outcome: effects.Outcome[Any] | None = None
+    ) -> Task[object]:
         """Start `job` beside everything else."""
-        return self.scheduler.add(Task(type(job).__name__, node, job.program(), body=None))
+        task = Task(type(job).__name__, node, job.program(), body=None, outcome=outcome)
+        return self.scheduler.add(task)
 
 
 def perform(world: World, task: Task[Any], effect: Effect) -> Any:
@@ -253,7 +256,7 @@ def _sleep(world: World, task: Task[Any], effect: effects.Sleep) -> object:
 
 
 def _spawn(world: World, task: Task[Any], effect: effects.Spawn) -> None:
-    world.start_job(effect.job, task.node)
+    world.start_job(effect.job, task.node, effect.outcome)
 
 
 def _publish(world: World, task: Task[Any], effect: effects.Publish) -> None:
@@ -285,6 +288,13 @@ def _await_nudge(world: World, task: Task[Any], effect: effects.AwaitNudge) -> o
     if nudged:
         return None
     return world.scheduler.wait(task, effect, effect.timeout_seconds, None)
+
+
+def _await_outcome(world: World, task: Task[Any], effect: effects.AwaitOutcome[Any]) -> Any:
+    if effect.outcome.over:
+        return effect.outcome.result
+    effect.outcome.waiter = task
+    return world.scheduler.wait(task, effect, math.inf, None)
 
 
 def _interruptible(world: World, task: Task[Any], effect: effects.Interruptible[Any]) -> object:
@@ -361,6 +371,7 @@ PERFORMERS: Final[Mapping[type[Any], Callable[[World, Task[Any], Any], Any]]] = 
     effects.NextEvents: _next_events,
     effects.Nudge: _nudge,
     effects.AwaitNudge: _await_nudge,
+    effects.AwaitOutcome: _await_outcome,
     effects.Interruptible: _interruptible,
     effects.Concurrently: _concurrently,
     effects.Emit: _emit,

@@ -19,7 +19,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from attrs import define, field, frozen
 
-from legation.effects import Concurrently, Effect, Program
+from legation.effects import AwaitOutcome, Concurrently, Effect, Outcome, Program
 from legation.programs import Streams
 
 from .clock import Clock, microseconds
@@ -81,6 +81,7 @@ class Task(Generic[R]):
         outer: The task that waits for its end.
         inner: The tasks that it waits for.
         streams: The streams that it has open.
+        outcome: Where its end is told, if it is that of a job.
         answer: The answer that it is sent next.
         ticket: The number of its current wait.
     """
@@ -100,6 +101,7 @@ class Task(Generic[R]):
     inner: tuple[Task[Any], ...] = field(default=(), repr=False)  # whose ends it waits for
     streams: Streams[Stream] = field(factory=Streams[Stream], repr=False)
     _value: list[R] = field(factory=list[R])
+    outcome: Outcome[Any] | None = field(default=None, repr=False)
     answer: Any = None  # what the program is sent next
     ticket: int = 0  # of the wait that counts, among those in the heap
     _born: int = 0
@@ -116,6 +118,10 @@ class Task(Generic[R]):
         if not self._value:
             raise NoResult(self.state())
         return self._value[0]
+
+    def find_value(self) -> R | None:
+        """Return what the program returned, None where it did not come to its end."""
+        return self._value[0] if self._value else None
 
     def state(self) -> str:
         """Return one line: who it is and what it is doing."""
@@ -291,6 +297,16 @@ class Scheduler:
         for line in (self._ready, task.node.parked):
             if task in line:
                 line.remove(task)
+        self._tell(task)
+
+    def _tell(self, task: Task[Any]) -> None:
+        """Tell the end of a job to whoever waits for it."""
+        if task.outcome is None or task.outcome.over:
+            return
+        waiter: Task[Any] | None = task.outcome.tell(task.find_value())
+        asked = None if waiter is None else waiter.waits_for
+        if waiter is not None and isinstance(asked, AwaitOutcome) and asked.outcome is task.outcome:
+            self.wake(waiter, task.outcome.result)
 
     def abandon(self, task: Task[Any]) -> None:
         """Close one program, and every program that waits for its end."""
@@ -358,6 +374,7 @@ class Scheduler:
             self._perform(task, effect)
         if task.outer is not None:
             self._leave(task, task.outer)
+        self._tell(task)
 
     def _perform(self, task: Task[Any], effect: Effect) -> bool:
         """Perform `effect`; tell whether the program can go on at once."""

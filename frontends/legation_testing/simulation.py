@@ -159,7 +159,7 @@ class Simulation:
         node = options.get("node") or self._live_node()
         return self._scheduler.add(Task(name, node, program, options.get("body", b"")))
 
-    def start_job(self, job: Job, node: Node | None = None) -> Task[None]:
+    def start_job(self, job: Job, node: Node | None = None) -> Task[object]:
         """Start `job` as `Spawn` does."""
         return self._world.start_job(job, node or self._live_node())
 

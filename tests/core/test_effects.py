@@ -16,6 +16,7 @@ from legation.effects import (
     FetchReply,
     Job,
     Now,
+    Outcome,
     Program,
     Raised,
     RandomBytes,
@@ -88,7 +89,7 @@ class Twice:
 
 def test_a_job_is_anything_with_a_program() -> None:
     assert isinstance(Twice(), Job)
-    assert Spawn(Twice()) == Spawn(Twice())
+    assert Spawn(Twice()) == Spawn(Twice(), Outcome[None]())
     assert not isinstance(object(), Job)
     play(Twice().program(), [(Now(), 1), (Now(), 2)])
 
@@ -99,3 +100,12 @@ def test_a_function_fails_by_an_exception_whatever_it_raises() -> None:
     assert Raised.by(error) == Raised(error)
     told = Raised.by(leaving).error
     assert (type(told), told.args, told.__cause__) == (RuntimeError, ("SystemExit",), leaving)
+
+
+def test_an_outcome_is_told_once_to_whoever_waits_for_it() -> None:
+    outcome = Outcome[str]()
+    outcome.waiter = "somebody"
+
+    assert outcome.tell("done") == "somebody"
+    assert (outcome.over, outcome.result) == (True, "done")
+    assert outcome.tell("done") is None

@@ -12,6 +12,7 @@ from attrs import frozen
 from legation.effects import (
     Asks,
     AwaitNudge,
+    AwaitOutcome,
     CloseStream,
     Concurrently,
     Effect,
@@ -25,6 +26,7 @@ from legation.effects import (
     NextEvents,
     Now,
     Nudge,
+    Outcome,
     Program,
     Publish,
     RandomBytes,
@@ -281,6 +283,40 @@ def test_a_job_outlives_the_program_that_spawned_it() -> None:
 
     assert simulation.logs == [Log("info", "job done")]
     assert [done.program for done in simulation.effects] == ["ask", "Job", "Job"]
+
+
+def test_the_end_of_a_job_is_told_to_who_waits_also_where_it_is_closed() -> None:
+    outcomes = [Outcome[None]() for _ in range(3)]
+    with Simulation() as simulation:
+        waiting = [simulation.start(ask(AwaitOutcome(outcome))) for outcome in outcomes]
+        for outcome in outcomes:
+            simulation.run(ask(Spawn(Job(60.0), outcome)))
+        simulation.settle()
+        first, *_ = [task for task in simulation.find_running() if task.label.startswith("Job")]
+        simulation.cancel(first)
+        simulation.cancel(waiting[1])
+        simulation.settle()
+        assert [task.done for task in waiting] == [True, True, False]
+        assert waiting[0].result() is None
+        simulation.join()
+        assert waiting[2].result() is None
+
+    assert all(outcome.over for outcome in outcomes)
+    assert [line.event for line in simulation.logs] == ["job done"] * 2
+
+
+def test_a_node_that_is_killed_tells_nobody() -> None:
+    outcome = Outcome[None]()
+    with Simulation() as simulation:
+        waiting = simulation.start(ask(AwaitOutcome(outcome)))
+        simulation.run(ask(Spawn(Job(60.0), outcome)))
+        simulation.settle()
+        simulation.crash()
+        simulation.restart()
+        simulation.settle()
+
+    with pytest.raises(NoResult):
+        waiting.result()
 
 
 def test_records_logs_and_emitted_bytes_are_kept() -> None:

@@ -331,7 +331,7 @@ class BoundedRound:
 
     def _spawn(self, effect: Spawn) -> Program[None]:
         self.begun += 1
-        yield Spawn(_JobOfRound(self, effect.job))
+        yield Spawn(_JobOfRound(self, effect.job), effect.outcome)
 
     def _interruptible(self, effect: Interruptible[Any]) -> Program[Any]:
         return (yield evolve(effect, program=self.count(effect.program)))
@@ -352,10 +352,11 @@ class _JobOfRound(Job):
     round: BoundedRound
     job: Job
 
-    def program(self) -> Program[None]:
+    def program(self) -> Program[object]:
         """Run the job."""
         try:
-            yield from self.round.count(self.job.program())
+            result = yield from self.round.count(self.job.program())
         finally:
             self.round.ended += 1
         yield from Nudge(_TOPIC)
+        return result

@@ -240,7 +240,7 @@ class SchemaGuard:
         yield from self._note(name, notice)
 
     def _spawn(self, effect: Spawn) -> Program[None]:
-        yield Spawn(GuardedJob(self, effect.job))
+        yield Spawn(GuardedJob(self, effect.job), effect.outcome)
 
     def _interruptible(self, effect: Interruptible[Any]) -> Program[Any]:
         return (yield evolve(effect, program=self.guard(effect.program)))
@@ -276,7 +276,7 @@ class GuardedJob(Job):
     guard: SchemaGuard
     job: Job
 
-    def program(self) -> Program[None]:
+    def program(self) -> Program[object]:
         """Run the job."""
         return self.guard.guard(self.job.program())
 

@@ -149,7 +149,7 @@ def _publish(context: TraceContext, effect: Publish) -> Program[None]:
 
 
 def _spawn(context: TraceContext, effect: Spawn) -> Program[None]:
-    yield Spawn(context.wrap_job(effect.job))
+    yield Spawn(context.wrap_job(effect.job), effect.outcome)
 
 
 def _interruptible(context: TraceContext, effect: Interruptible[Any]) -> Program[Any]:
@@ -211,7 +211,7 @@ class TracedJob(Job):
     job: Job
     context: TraceContext = field(eq=False, repr=False)
 
-    def program(self) -> Program[None]:
+    def program(self) -> Program[object]:
         """Run the job, and record it where it has a span of its own."""
         program = with_trace(self.job.program(), self.context)
         if self.context.work is None or self.context.recorder is None:
@@ -219,11 +219,12 @@ class TracedJob(Job):
         return _record_work(program, self.context.work, self.context.recorder)
 
 
-def _record_work(program: Program[None], work: Work, recorder: Recorder) -> Program[None]:
+def _record_work(program: Program[R], work: Work, recorder: Recorder) -> Program[R]:
     start_us = yield from Now()
     end_us: int | None = None
     try:
-        yield from program
+        result = yield from program
         end_us = yield from Now()
+        return result
     finally:
         recorder.record_work(work, start_us, end_us)

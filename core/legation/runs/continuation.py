@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ..effects import Nudge, Program, RandomBytes, Spawn
+from ..effects import Nudge, Outcome, Program, RandomBytes, Spawn
 from ..http.messages import compact_json
 from ..store.run_rows import RunRow
 from ..store.run_steering import Continued, ContinueRun
@@ -31,7 +31,7 @@ def turn_at_pause(row: RunRow) -> TurnState | None:
         return None
 
 
-def go_on(
+def go_on(  # noqa: PLR0913  the last of them are named at the call
     context: ExecutorContext,
     database: str,
     row: RunRow,
@@ -41,12 +41,14 @@ def go_on(
     *,
     stream: bool,
     by: str | None = None,
+    outcome: Outcome[str] | None = None,
 ) -> Program[Continued]:
     """Store the answers, which are in `state`, and see that the run is executed.
 
     Of several who answer the same pause, one goes on; `row` is the run as the answers were held
     against it, `before` its turn.  It goes on whatever becomes of this program.  `stream`: what it
     says is stored piece by piece from now on, if it was not before.  `by` is the user who answers.
+    Its output is told to `outcome`; None where it is not executed here, or not to its end.
     """
     asked = json.loads(row.input)
     kept = {
@@ -81,8 +83,10 @@ def go_on(
         continued: Continued = yield from with_retry(database, unit, FEW, PASSING, change)
         if continued.claim is not None:
             place = subject if room else None
-            yield from Spawn(ExecuteRun(context, database, continued.claim, place))
+            yield from Spawn(ExecuteRun(context, database, continued.claim, place), outcome)
             given = True  # from now on the program there has the place
+        elif outcome is not None:
+            outcome.tell(None)
     finally:
         if not given:
             slots.release(subject)

@@ -349,8 +349,11 @@ def _encode_output(journal: Journal, output: str) -> str:
     return shorten_output(output, journal.message)[0]
 
 
-def store_end(journal: Journal, end: End) -> Program[Ended]:
-    """Store the end, however long the database is away that it is stored in."""
+def store_end(journal: Journal, end: End) -> Program[tuple[Ended, str | None]]:
+    """Store the end, however long the database is away that it is stored in.
+
+    With the outcome comes the output as it is shown, in JSON; None where it was not stored.
+    """
     run, finish = journal.run, build_finish(journal, end, journal.lease())
     if journal.state.overwritten:
         yield from journal.log_overwritten()
@@ -361,20 +364,22 @@ def store_end(journal: Journal, end: End) -> Program[Ended]:
         pass
     if ended is None:
         yield from Log("error", "run_record_failed", (("run_id", run.run_id),))
-        return Ended(kept=False)
+        return Ended(kept=False), None
     if ended.used is not None:
         day, used, spent = ended.used
         if journal.spending is not None:
             journal.spending.settle(day, used)
         if journal.expense is not None:
             journal.expense.settle(day, spent)
+    output = finish.output if ended.kept else None
     if ended.kept:
         events = mark_final(finish.events)
         if ended.state is not None:
             last = events[-1]
+            output = fill_state(output or "", ended.state)
             events = (*events[:-1], evolve(last, data=fill_state(last.data, ended.state)))
         yield from Publish(run.run_id, events, journal.database)
         if finish.letters:
             other = None if journal.member is None else journal.member.next_other()
             yield from Nudge(f"outbox:{journal.database}", journal.database, other)
-    return ended
+    return ended, output

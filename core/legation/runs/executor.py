@@ -65,7 +65,7 @@ from .terms import (
 from .topics import cancel_topic, runs_topic
 from .turn import turn_of
 
-__all__ = ["ExecuteRun", "ExecutorContext", "execute_next", "execute_waiting"]
+__all__ = ["ExecuteRun", "ExecuteWaiting", "ExecutorContext", "execute_next", "execute_waiting"]
 
 _LEAST_SECONDS: Final = 0.001
 _ANY_NUMBER: Final = 1 << 62
@@ -206,7 +206,7 @@ class _Work:
 
 @frozen
 class ExecuteRun(Job):
-    """Take the turn of a claimed run, store its end, and go on with what waits.
+    """Take the turn of a claimed run, store its end, and have what waits executed.
 
     `place` is the subject of whose places in this node it has one; it gives that back at its end,
     whatever that is.
@@ -222,21 +222,22 @@ class ExecuteRun(Job):
         """This node among those of the database."""
         return self.context.cluster.member(self.database)
 
-    def program(self) -> Program[None]:
-        """Execute the run under its lease.
+    def program(self) -> Program[str | None]:
+        """Execute the run under its lease; return its output as it is shown, in JSON.
 
-        A database that was restored from a backup may give out once more what is executed here
-        under the very same lease: that goes on.
+        None where it was not brought to its end, or to a pause, here and now.  A database that was
+        restored from a backup may give out once more what is executed here under the very same
+        lease: that goes on.
         """
         executing, key = self.context.executing, (self.database, self.run.run_id)
         try:
             if self.context.cluster.executes(*key, self.run.attempt):
-                return
+                return None
             if self.context.ending and (yield from release_run(self._member, self.run)):
-                return
+                return None
             executing.enter(key, self.run.attempt)
             try:
-                ended = yield from self._execute()
+                ended, output = yield from self._execute()
             finally:
                 executing.leave(key, self.run.attempt)
         finally:
@@ -244,17 +245,11 @@ class ExecuteRun(Job):
                 self.context.shares.runs.release(self.place)
         if ended.following is not None:
             yield from execute_next(self.context, self.database, ended.following)
-        if ended.contended:
-            yield from self._let_others()
+        if ended.contended:  # by another job, for somebody may wait for the end of this one
+            yield from Spawn(ExecuteWaiting(self.context, self.database))
+        return output
 
-    def _let_others(self) -> Program[None]:
-        """Execute whose turn it is; where the database is away, a later round does."""
-        try:
-            yield from execute_waiting(self.context, self.database)
-        except StoreFailure:
-            return
-
-    def _execute(self) -> Program[Ended]:
+    def _execute(self) -> Program[tuple[Ended, str | None]]:
         """Take the turn, until it ends or is not to go on, and store what came of it."""
         node = yield from ThisNode()
         started_us = yield from Now()
@@ -294,7 +289,7 @@ class ExecuteRun(Job):
             return (yield from self._conclude(work, node))
         return (yield from self._conclude_within_budgets(work, node))
 
-    def _conclude_within_budgets(self, work: _Work, node: str) -> Program[Ended]:
+    def _conclude_within_budgets(self, work: _Work, node: str) -> Program[tuple[Ended, str | None]]:
         """Take the turn as long as something is left of the budgets of the day."""
         journal, asked, run, shares = work.writer.journal, work.asked, self.run, self.context.shares
         whose, now_us = (self.database, run.counted_for), work.started_us
@@ -310,28 +305,28 @@ class ExecuteRun(Job):
             if journal.expense is not None:
                 shares.expenses.leave(journal.expense)
 
-    def _conclude(self, work: _Work, node: str) -> Program[Ended]:
+    def _conclude(self, work: _Work, node: str) -> Program[tuple[Ended, str | None]]:
         """Take the turn, and store what came of it."""
         journal = work.writer.journal
         outcome = yield from self._work(work, node)
         if not isinstance(outcome, End) and self._is_releasable(outcome):
             outcome = yield from self._release(journal, outcome)
         if isinstance(outcome, LeaseLost):
-            return Ended(kept=False)
+            return Ended(kept=False), None
         if not isinstance(outcome, End):
             journal.now_us = yield from Now()
             outcome = yield from self._break_off(work, outcome)
-        ended = yield from store_end(journal, outcome)
+        ended, output = yield from store_end(journal, outcome)
         if ended.cancel_asked or ended.cancel_unasked:
             journal.forget(work.ended_at)
             outcome = yield from correct_end(work.writer, self._summarize(work), ended)
-            ended = yield from store_end(journal, outcome)
+            ended, output = yield from store_end(journal, outcome)
         if ended.kept:
             self.context.count(self.run, outcome.state)
         if ended.elsewhere:
             other = self._member.next_other(self.context.hosted)
             yield from Nudge(runs_topic(self.database), self.database, other)
-        return ended
+        return ended, output
 
     def _label(self, node: str) -> str:
         """Return what says which run, and whose try of it, a step belongs to."""
@@ -464,6 +459,21 @@ def execute_next(context: ExecutorContext, database: str, run: ClaimedRun) -> Pr
         finally:
             if not given:
                 context.shares.runs.release(place)
+
+
+@frozen
+class ExecuteWaiting(Job):
+    """Execute whose turn it is; where the database is away, a later round does."""
+
+    context: ExecutorContext
+    database: str
+
+    def program(self) -> Program[None]:
+        """Claim what waits, as far as there is room for it."""
+        try:
+            yield from execute_waiting(self.context, self.database)
+        except StoreFailure:
+            return
 
 
 def execute_waiting(context: ExecutorContext, database: str) -> Program[None]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from attrs import field
 
-from ..effects import Nudge, Program, Spawn, Transact
+from ..effects import Nudge, Outcome, Program, Spawn, Transact
 from ..hosted.registry import Component
 from ..http.messages import compact_json
 from ..shares.limits import find_cost_limit
@@ -59,13 +59,19 @@ class NewRun:
 
 
 def start(
-    context: ExecutorContext, component: Component, new: NewRun, change: Change = transact
+    context: ExecutorContext,
+    component: Component,
+    new: NewRun,
+    change: Change = transact,
+    outcome: Outcome[str] | None = None,
 ) -> Program[Started]:
     """Store a run and see that it is executed; it goes on whatever becomes of this program.
 
     It has a place of the node from here on, or waits for its turn.  The first message names the
     session; control characters have no place in a name.  A run that is there already, under the
     same id of the same owner, is left as it is.
+
+    Its output is told to `outcome`; None where it is not executed here, or not to its end.
     """
     node, now_us = yield from enter(context.cluster, component.database)
     slots, owner = context.shares.runs, new.owner
@@ -106,8 +112,10 @@ def start(
         started = yield from _store(component.database, unit, change)
         if (claim := started.claim) is not None:
             place = subject if room else None
-            yield from Spawn(ExecuteRun(context, component.database, claim, place))
+            yield from Spawn(ExecuteRun(context, component.database, claim, place), outcome)
             given = True  # from now on the program there has the place
+        elif outcome is not None:
+            outcome.tell(None)
     finally:
         if not given:
             slots.release(subject)

@@ -321,7 +321,6 @@ def test_a_run_without_history_and_tools_costs_what_it_has_to() -> None:
     assert [unit for unit in units if not unit.startswith(("Find", "Move"))] == [
         "Audited",  # StartRun
         "FinishRun",
-        "FetchRun",
     ]
 
 

@@ -115,7 +115,8 @@ def test_an_outage_of_a_minute_ends_no_run_wherever_it_begins(
             assert found[-1]["status"] == status, first
             logged = {log.event for log in client.logs}
             assert not logged & {"run_failed", "run_record_failed", "run_stalled"}
-    assert tried >= 2
+    # Behind the start of a joined run that pauses at once there is its end alone.
+    assert tried >= (1 if made is pause and not stream else 2)
 
 
 def test_patience_ends_after_a_quarter_of_an_hour() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from legation import Platform
 from legation.config import Agent, Database, Model
-from legation.effects import Now, RandomBytes, Sleep, ThisNode
+from legation.effects import Now, Outcome, RandomBytes, Sleep, ThisNode
 from legation.runs.start import NewRun, start
 from legation.shares.limits import LimitOverrides, PlatformLimits
 from legation.store.failures import Busy, Conflict
@@ -25,13 +25,15 @@ ROW = RunRow(
 )
 
 
-def test_a_run_that_is_there_is_somebody_elses_to_execute() -> None:
+@pytest.mark.parametrize("outcome", [None, Outcome[str]()], ids=["left", "joined"])
+def test_a_run_that_is_there_is_somebody_elses_to_execute(outcome: Outcome[str] | None) -> None:
     started = play(
-        start(PLATFORM.context, PLATFORM.registry.agents["a"], NEW),
+        start(PLATFORM.context, PLATFORM.registry.agents["a"], NEW, outcome=outcome),
         [(ThisNode(), "n"), (Now(), 1), (StartRun, Conflict("there")), (FetchRun, ROW)],
     )
 
     assert started == Started(1, None)
+    assert outcome is None or (outcome.over, outcome.result) == (True, None)
 
 
 def test_a_database_that_stays_busy_is_not_asked_for_ever() -> None:

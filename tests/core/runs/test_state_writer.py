@@ -298,8 +298,8 @@ def test_what_gave_way_at_the_very_end_of_a_run_is_in_the_log_too() -> None:
     left = Ended(kept=True, state='{"key":"1.2"}')
 
     fields = (("run_id", "r"), ("key", "key"), ("place", "1.1"), ("by", "1.2"))
-    ended = play(
-        store_end(own.journal, End(RunState.ERROR, {"session_state": {}})),
+    ended, output = play(
+        store_end(own.journal, End(RunState.ERROR, {"created_at": 1, "session_state": {}})),
         [
             (Log("warning", "state_overwritten", fields), None),
             (FinishRun, left),
@@ -308,3 +308,4 @@ def test_what_gave_way_at_the_very_end_of_a_run_is_in_the_log_too() -> None:
     )
 
     assert ended == left
+    assert output == '{"created_at":1,"session_state":{"key":"1.2"}}'

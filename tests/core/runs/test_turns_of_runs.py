@@ -10,7 +10,7 @@ import pytest
 
 from legation import Platform
 from legation.config import Agent, Model
-from legation.effects import Now, Nudge, RandomBytes, Spawn, ThisNode, Transact
+from legation.effects import Now, Nudge, Outcome, RandomBytes, Spawn, ThisNode, Transact
 from legation.runs.continuation import go_on
 from legation.runs.executor import execute_next, execute_waiting
 from legation.runs.start import NewRun, start
@@ -102,10 +102,12 @@ def test_a_run_that_goes_on_and_has_to_wait_gives_its_place_back(node: Platform)
     columns = ("ada", "s", 1, "r", None, "agent", "sloth", "PAUSED", '{"stream":false}', "{}")
     row = RunRow(*columns, None, 0, 0, 0, 0, None, None, 1)
     queued = Continued("PAUSED", kept=True, queued=True)
-    going = go_on(node.context, "main", row, TurnState(), TurnState(), stream=False)
+    state, outcome = TurnState(), Outcome[str]()
+    going = go_on(node.context, "main", row, state, state, stream=False, outcome=outcome)
     steps = [(RandomBytes(8), b"12345678"), *WHO, (ContinueRun, queued), (Nudge, None)]
 
     assert play(going, steps) == queued
+    assert (outcome.over, outcome.result) == (True, None)
 
 
 CLAIMED: Final = ClaimedRun("ada", "s", "r", "agent", "sloth", '{"stream":false}', 1, 1)

@@ -38,7 +38,7 @@ R = TypeVar("R")
 
 Emitter: TypeAlias = Callable[[bytes], object]
 Run: TypeAlias = Callable[[HostUnderTest, Program[Any], bytes, Emitter], Any]
-RunJob: TypeAlias = Callable[[Program[None]], Program[None]]
+RunJob: TypeAlias = Callable[[Program[object]], Program[object]]
 Change: TypeAlias = Callable[[Statements[Any]], Statements[Any]]
 
 
@@ -46,7 +46,7 @@ def _run(host: HostUnderTest, program: Program[R], body: bytes, emit: Emitter) -
     return host.run(program, body=body, emit=emit)
 
 
-def _run_job(program: Program[None]) -> Program[None]:
+def _run_job(program: Program[object]) -> Program[object]:
     return program
 
 
@@ -134,7 +134,7 @@ class _FaultyHost:
             elif kind is Concurrently:
                 effect = Concurrently[Any](tuple(map(self.follow, effect.programs)))
             elif kind is Spawn:
-                effect = Spawn(_FaultyJob(self, effect.job))
+                effect = Spawn(_FaultyJob(self, effect.job), effect.outcome)
             return handle(effect)
 
         return follow_and_handle
@@ -145,7 +145,7 @@ class _FaultyJob(Job):
     host: _FaultyHost
     job: Job
 
-    def program(self) -> Program[None]:
+    def program(self) -> Program[object]:
         return self.host.fault.job(self.host.follow(self.job.program()))
 
 

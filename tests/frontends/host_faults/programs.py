@@ -107,7 +107,7 @@ def node_name_comes_again() -> Handlers:
 
 
 @jobs_of("host.end_closes_jobs")
-def end_leaves_jobs(program: Program[None]) -> Program[None]:
+def end_leaves_jobs(program: Program[object]) -> Program[object]:
     return leave_open(program)
 
 

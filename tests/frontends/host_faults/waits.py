@@ -9,6 +9,7 @@ from attrs import evolve, frozen
 
 from legation.effects import (
     AwaitNudge,
+    AwaitOutcome,
     Concurrently,
     Interrupted,
     Interruptible,
@@ -17,6 +18,7 @@ from legation.effects import (
     Now,
     Nudge,
     OpenStream,
+    Outcome,
     Program,
     Publish,
     Sleep,
@@ -108,7 +110,7 @@ def failing_job_ends_the_others() -> Handlers:
 
 
 @jobs_of("Spawn.from_everywhere")
-def jobs_spawn_nothing(program: Program[None]) -> Program[None]:
+def jobs_spawn_nothing(program: Program[object]) -> Program[object]:
     return intercept(program, {Spawn: lambda _: ask(Now())})
 
 
@@ -134,6 +136,71 @@ def job_started_once() -> Handlers:
             yield effect
 
     return {Spawn: spawn}
+
+
+@effects_of("AwaitOutcome.result", "AwaitOutcome.many")
+def results_of_jobs_lost() -> Handlers:
+    def spawn(effect: Spawn) -> Program[None]:
+        yield Spawn(_GivingNothing(effect.job), effect.outcome)
+
+    return {Spawn: spawn}
+
+
+@frozen
+class _GivingNothing(Job):
+    job: Job
+
+    def program(self) -> Program[None]:
+        yield from self.job.program()
+
+
+@effects_of("AwaitOutcome.ended")
+def outcome_told_to_who_waits_alone() -> Handlers:
+    def wait(effect: AwaitOutcome[Any]) -> Program[Any]:
+        if effect.outcome.over:
+            yield Sleep(5.0)
+        return (yield effect)
+
+    return {AwaitOutcome: wait}
+
+
+@effects_of("AwaitOutcome.failing")
+def end_of_failing_job_not_told() -> Handlers:
+    def wait(effect: AwaitOutcome[Any]) -> Program[Any]:
+        answer = yield effect
+        if answer is None:
+            yield Sleep(5.0)
+        return answer
+
+    return {AwaitOutcome: wait}
+
+
+@effects_of("AwaitOutcome.left")
+def job_ends_with_who_waits() -> Handlers:
+    jobs: dict[int, Job] = {}
+
+    def spawn(effect: Spawn) -> Program[None]:
+        jobs[id(effect.outcome)] = effect.job
+        yield from ()
+
+    def wait(effect: AwaitOutcome[Any]) -> Program[Any]:
+        job = jobs.pop(id(effect.outcome), None)
+        return None if job is None else (yield from job.program())
+
+    return {Spawn: spawn, AwaitOutcome: wait}
+
+
+@effects_of("AwaitOutcome.own")
+def one_outcome_for_all_jobs() -> Handlers:
+    first: list[Outcome[Any]] = []
+
+    def wait(effect: AwaitOutcome[Any]) -> Program[Any]:
+        first.append(effect.outcome)
+        while not first[0].over:
+            yield Sleep(0.01)
+        return first[0].result
+
+    return {AwaitOutcome: wait}
 
 
 @effects_of("Publish.before")
@@ -227,7 +294,7 @@ def nudge_wakes_everybody() -> Handlers:
 
 
 @jobs_of("Nudge.of_a_job")
-def nudges_of_jobs_lost(program: Program[None]) -> Program[None]:
+def nudges_of_jobs_lost(program: Program[object]) -> Program[object]:
     return intercept(program, {Nudge: lambda _: ask(Now())})
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Final, TypeAlias
 
 from attrs import evolve
 
-from ...effects import Now, Program, Transact
+from ...effects import Now, Outcome, Program, Transact
 from ...hosted.registry import Component
 from ...http.messages import Answer, Response, compact_json, json_response
 from ...http.refusals import (
@@ -140,9 +140,11 @@ def fork_run(
         return new
     resource = call.describe_resource(hosted.id, row.run_id, run_id)
     change = change_of_start(call, form, resource)
-    started = yield from start(call.context, hosted, new, change)
+    outcome: Outcome[str] | None = None if form.stream or form.background else Outcome()
+    started = yield from start(call.context, hosted, new, change, outcome)
     answer = refuse_start(call, new, started) or answer_at_once(call, hosted, new, form)
-    return answer or (yield from join_run(call, hosted.database, row.owner, run_id))
+    owner, database = row.owner, hosted.database
+    return answer or (yield from join_run(call, database, owner, run_id, outcome=outcome))
 
 
 def _as_new(row: RunRow) -> NewRun:

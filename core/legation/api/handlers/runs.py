@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, TypeAlias
 from attrs import evolve
 
 from ...access.claims import overlay
-from ...effects import Emit, Program, Transact
+from ...effects import AwaitOutcome, Emit, Outcome, Program, Transact
 from ...hosted.registry import Component
 from ...http.messages import (
     Answer,
@@ -167,9 +167,10 @@ def start_run(
         account=account,
     )
     change = change_of_start(call, form, call.describe_resource(hosted.id, run_id))
-    started = yield from start(call.context, hosted, new, change)
+    outcome: Outcome[str] | None = None if form.stream or form.background else Outcome()
+    started = yield from start(call.context, hosted, new, change, outcome)
     answer = refuse_start(call, new, started) or answer_at_once(call, hosted, new, form)
-    return answer or (yield from join_run(call, hosted.database, owner, run_id))
+    return answer or (yield from join_run(call, hosted.database, owner, run_id, outcome=outcome))
 
 
 def change_of_start(call: Call, form: StartForm | ForkForm, resource: str) -> Change:
@@ -521,8 +522,17 @@ def _go_on(
     """Store the answers, see that the run is executed, and answer the way that was asked for."""
     row, database = own.row, own.hosted.database
     change = partial(call.change, resource=call.describe_resource(own.hosted.id, row.run_id))
+    outcome: Outcome[str] | None = None if stream else Outcome()
     continued = yield from go_on(
-        call.context, database, row, before, state, change, stream=stream, by=call.principal.subject
+        call.context,
+        database,
+        row,
+        before,
+        state,
+        change,
+        stream=stream,
+        by=call.principal.subject,
+        outcome=outcome,
     )
     if continued.found is None:
         return NotFound(_NO_RUN)
@@ -536,7 +546,7 @@ def _go_on(
     if stream:
         followed = _follow_run(call, own.hosted, own.origin, _find_holder(row))
         return _stream(tail(followed, row.events))
-    return (yield from join_run(call, database, row.owner, row.run_id, row.events))
+    return (yield from join_run(call, database, row.owner, row.run_id, row.events, outcome))
 
 
 def _find_holder(row: RunRow) -> str | None:
@@ -559,9 +569,20 @@ def _stream(events: Program[Unfinished | None]) -> Streamed:
 
 
 def join_run(
-    call: Call, database: str, owner: str, run_id: str, after: int = 0
+    call: Call,
+    database: str,
+    owner: str,
+    run_id: str,
+    after: int = 0,
+    outcome: Outcome[str] | None = None,
 ) -> Program[Response | Conflict | Unavailable]:
-    """Return a run when it is over, or waits for a person."""
+    """Return a run when it is over, or waits for a person.
+
+    One that was begun here tells its `outcome`, and the database is not asked.  Where it is not
+    brought to its end here, it is followed as that of another node.
+    """
+    if outcome is not None and (output := (yield from AwaitOutcome(outcome))) is not None:
+        return json_bytes_response(200, output.encode())
     try:
         yield from join(database, owner, run_id, after, context=call.context)
     except RunLeft:

@@ -16,7 +16,7 @@ from legation import Database, Platform
 from legation.api.call import resource_of
 from legation.api.handlers.audit import AuditQuery, _Cursor, _cut_page, verify_trail
 from legation.api.routes import ROUTES
-from legation.effects import Program, Record, Transact
+from legation.effects import AwaitOutcome, Program, Record, Transact
 from legation.store.audit import AppendAudit, OldPlace, OldRows, ReadOldRows
 from legation.store.audit_entries import AuditEntry, OldRow
 from legation.store.audit_lists import BUDGET, AuditRow, ListAudit, Place
@@ -284,7 +284,7 @@ def test_a_commit_whose_answer_was_lost_is_recorded_at_least_once(client: Client
 
 def test_what_fails_behind_a_kept_change_is_told_as_well(client: Client) -> None:
     client.token = ADA
-    client.fail_at(FetchRun, ZeroDivisionError())
+    client.fail_at(AwaitOutcome, ZeroDivisionError())
     response = start(client)
 
     rows = trail(client)
