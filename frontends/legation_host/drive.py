@@ -388,7 +388,7 @@ async def _sleep(_: _Turn, effect: Sleep) -> None:
     await anyio.sleep(max(0.0, effect.seconds))
 
 
-async def _next_events(turn: _Turn, effect: NextEvents) -> tuple[StoredEvent, ...]:
+async def _next_events(turn: _Turn, effect: NextEvents) -> tuple[StoredEvent, ...] | None:
     return await turn.resources.hub.next_events(effect.run_id, effect.after, effect.timeout_seconds)
 
 

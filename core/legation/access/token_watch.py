@@ -38,6 +38,10 @@ class TokenWatch:
         """Seconds from the last look to the end of the token: a stream waits no longer."""
         return (self.until_us - self.looked_us) / 1_000_000
 
+    def left_at(self, now_us: int) -> float:
+        """Return the seconds from `now_us` to the end of the token, or since that, as negative."""
+        return (self.until_us - now_us) / 1_000_000
+
     def find_refusal(self, now_us: int) -> TokenRefused | None:
         """Return why the token is not accepted any more; None where it is."""
         if now_us < self.until_us and 0 <= now_us - self.looked_us < _LOOK_US:

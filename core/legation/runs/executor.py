@@ -22,6 +22,7 @@ from ..effects import (
     Now,
     Nudge,
     Program,
+    Publish,
     Spawn,
     ThisNode,
     Transact,
@@ -64,6 +65,7 @@ from .terms import (
 )
 from .topics import cancel_topic, runs_topic
 from .turn import turn_of
+from .watched_runs import WatchedRuns
 
 __all__ = ["ExecuteRun", "ExecutorContext", "execute_next", "execute_waiting"]
 
@@ -120,6 +122,10 @@ class ExecutorContext:
         """Be part of what `cluster` stands for."""
         self.cluster, self.shares = cluster, cluster.shares
         cluster.executing.add(self.executing)
+
+    def watched(self, database: str) -> WatchedRuns:
+        """Return the runs of `database` that are followed in this process."""
+        return self.cluster.member(database).watched
 
     def begin(self) -> None:
         """Take up work, also after an end; what was asked for before counts no more."""
@@ -237,6 +243,8 @@ class ExecuteRun(Job):
         finally:
             if self.place is not None:
                 self.context.shares.runs.release(self.place)
+        if not ended.kept:
+            yield from Publish(self.run.run_id, ())  # who follows it here follows it elsewhere now
         if ended.following is not None:
             yield from execute_next(self.context, self.database, ended.following)
         if ended.contended:

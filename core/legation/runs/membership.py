@@ -6,7 +6,7 @@ asks for the node's name by `enter`: it stands among the nodes before it stands 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 from weakref import WeakSet
 
@@ -25,6 +25,7 @@ from ..version import VERSION
 from .incident_book import IncidentBook
 from .register import InFlight, SharedWork
 from .topics import cancel_topic
+from .watched_runs import WatchedRuns
 
 __all__ = ["Cluster", "Membership", "NodeTerms", "compare_leases", "enter", "leave"]
 
@@ -106,6 +107,7 @@ class Membership:
         defined: The digests of the definitions that this process has stored.
         shares: Those of the process, of which each node has its part.
         once: All nodes know texts that are stored once (`store/once`); not before the first beat.
+        watched: The runs that are followed in this process.
     """
 
     database: str
@@ -128,6 +130,10 @@ class Membership:
     defined: set[str] = field(factory=set[str], repr=False)
     shares: Shares = field(factory=Shares, repr=False)
     once: bool = False
+    watched: WatchedRuns = field(init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.watched = WatchedRuns(self.database)
 
     def is_due(self, now_us: int) -> bool:
         """Return whether it is time for a beat; a clock that was set back says so."""
@@ -221,6 +227,11 @@ class Membership:
         return not 0 <= now_us - self.compared_us < pause_us
 
 
+def _trust_nobody(_now_us: int) -> bytes:
+    """Return that no tokens are judged."""
+    return b""
+
+
 @define(eq=False)
 class Cluster:
     """The memberships of this process, by database, and all that it works on.
@@ -231,6 +242,7 @@ class Cluster:
         shares: Those of this process.
         incidents: Those of this process that are not written yet.
         trail_keys: Those that sign and verify the audit trail.
+        trust: Returns, at a time, what differs whenever tokens are judged by something else.
     """
 
     terms: NodeTerms
@@ -239,6 +251,7 @@ class Cluster:
     shares: Shares = field(factory=Shares, repr=False)
     incidents: IncidentBook = field(factory=IncidentBook, repr=False)
     trail_keys: KeyRing = NO_KEYS
+    trust: Callable[[int], bytes] = _trust_nobody
     _members: dict[str, Membership] = field(factory=dict[str, Membership], init=False)
 
     @property
@@ -250,6 +263,7 @@ class Cluster:
         """Return the membership in `database`."""
         if database not in self._members:
             member = Membership(database, self.terms, shares=self.shares)
+            member.watched.executing = self.executing
             self._members[database] = member
         return self._members[database]
 
