@@ -42,6 +42,9 @@ __all__ = ["Followed", "RunLeft", "RunStalled", "join", "resume", "tail", "tail_
 _HEARTBEAT_SECONDS: Final = 15.0
 _HEARTBEAT_US: Final = round(_HEARTBEAT_SECONDS * 1_000_000)
 _LEAST_SECONDS: Final = 0.01
+_TIMES: Final = 20
+"""Who is told of events waits so many times as long as who has to ask: from a second on, as what
+tells it may be lost, and no longer than a stream is quiet."""
 _DELETED: Final = "Run {} was deleted with its session"
 # Asked for whenever something was emitted, and made once.
 _NOW: Final = Now()
@@ -148,7 +151,7 @@ class _Follower:
         over: Nothing more comes.
         ended: Nothing more is stored.
         is_over: Whether the process ends.
-        poll: How long it waits until it asks, where it has to ask by itself.
+        poll: How long it waits until it asks, where it has to ask by itself: longer and longer.
         left: For how long nobody has held the lease then.
         in_step: It has all that was stored when it looked, and hears of the rest.
         behind: There is more in the database than it has read.
@@ -226,7 +229,7 @@ class _Follower:
         """Return for how long to listen: no longer than until the database is to be asked."""
         if last or self.behind or self.has_news:
             return 0.0
-        return min(seconds, self.poll) if polls or not self.in_step else seconds
+        return min(seconds, self.poll if polls or not self.in_step else _TIMES * self.poll)
 
     def _ask(self, *, polls: bool) -> Program[tuple[StoredEvent, ...]]:
         """Return what the database has behind the last event."""
