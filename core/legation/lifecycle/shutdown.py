@@ -66,6 +66,7 @@ class Shutdown:
         """
         for context in self._contexts:
             context.draining = True
+        yield from self._wake_followers()
         grace = int(grace_seconds / _STEP_SECONDS)
         for step in range(int(patience_seconds / _STEP_SECONDS)):
             leaving, self.context.leaving = self.context.leaving, step >= grace
@@ -89,7 +90,10 @@ class Shutdown:
             yield from Log("warning", "shutdown_incomplete", self.count_left())
 
     def _wake_followers(self) -> Program[None]:
-        """Let them see that they are to leave runs that are not executed here."""
+        """Let them see that they are to leave runs that are not executed here, now or soon.
+
+        From the first time on they look every second: one that is about to wait is not woken.
+        """
         for member in self.context.cluster.members.values():
             yield from wake_followers(member.watched)
 

@@ -309,6 +309,8 @@ class _Follower:
         while not self.over:
             stays = followed.stays
             seconds = _until_heartbeat(emitted_us, now_us)
+            if followed.context.draining:
+                seconds = min(seconds, POLL_SECONDS)
             if token is not None:
                 seconds = min(seconds, max(0.0, token.left_at(now_us)))
             emitted = yield from self.show((yield from self.listen(seconds, last=not stays)))
@@ -395,7 +397,10 @@ def join(
     try:
         while not follower.over:
             stays = context is None or not context.ending or (database, run_id) in context.executing
-            events = yield from follower.listen(_HEARTBEAT_SECONDS, last=not stays)
+            seconds = (
+                POLL_SECONDS if context is not None and context.draining else _HEARTBEAT_SECONDS
+            )
+            events = yield from follower.listen(seconds, last=not stays)
             if hear is not None:
                 hear(events)
             if not (stays or follower.ended or follower.over):

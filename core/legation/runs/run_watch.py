@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 from ..effects import AwaitNudge, Log, Now, Program, Sleep, Transact
@@ -72,6 +72,8 @@ class WatchFollowed(RoundJob):
         now_us = yield from Now()
         elapsed_us = min(max(now_us - watched.asked_us, 0), _MOST_US)
         watched.asked_us = now_us
+        again, watched.again = watched.again, {}
+        yield from wake_followers(again.values())
         yield from self._heed_trust(watched, now_us)
         chosen, has_news = watched.choose(), False
         try:
@@ -92,7 +94,7 @@ class WatchFollowed(RoundJob):
         """Ask for the progress of some runs; return whether anything happened in one of them."""
         found = yield from Transact(self.database, FindProgress(tuple(run.run_id for run in batch)))
         woken = [run for run in batch if run.learn(found.get(run.run_id), elapsed_us)]
-        yield from wake_followers(woken)
+        yield from self._wake(woken)
         if len(batch) == AT_ONCE:
             yield from Sleep(0.0)  # let others have their turn
         return bool(woken)
@@ -102,7 +104,7 @@ class WatchFollowed(RoundJob):
         trust, before = self.cluster.trust(now_us), watched.trust
         watched.trust = trust
         if before not in (None, trust):
-            yield from wake_followers(watched)
+            yield from self._wake(watched)
 
     def _note_outage(self, chosen: Sequence[WatchedRun], elapsed_us: int) -> Program[None]:
         """Let followers give up where the database is away for as long as runs wait for it."""
@@ -117,7 +119,13 @@ class WatchFollowed(RoundJob):
         """Let followers hear for themselves what the database answers."""
         for run in chosen:
             run.changes += 1
-        yield from wake_followers(chosen)
+        yield from self._wake(chosen)
+
+    def _wake(self, runs: Iterable[WatchedRun]) -> Program[None]:
+        """Let followers see what is known, now and once more in the next round."""
+        runs = tuple(runs)
+        self.watched.again.update((run.run_id, run) for run in runs)
+        yield from wake_followers(runs)
 
 
 def _cut(runs: Sequence[T]) -> Iterator[Sequence[T]]:

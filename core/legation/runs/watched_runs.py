@@ -111,6 +111,7 @@ class WatchedRuns:
         asked_us: When it asked last.
         away_us: For how long the database has not answered it.
         trust: What tokens were judged by at its last round.
+        again: Whose followers are woken once more: one that was about to wait is not woken.
     """
 
     database: str
@@ -121,6 +122,7 @@ class WatchedRuns:
     asked_us: int = 0
     away_us: int = 0
     trust: bytes | None = None
+    again: dict[str, WatchedRun] = field(factory=dict[str, WatchedRun])
     _runs: dict[str, WatchedRun] = field(factory=dict[str, WatchedRun], init=False)
 
     def __len__(self) -> int:
