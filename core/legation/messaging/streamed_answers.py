@@ -68,7 +68,7 @@ class StreamedAnswer:
             Exception: What the wait, or the storing of the message, raised.
         """
         database, is_over = self.worker.database, self.worker.context.is_over
-        watched = self.worker.context.watched(database)
+        watched = self.worker.context.cluster.member(database).watched
         self._run_id = run_id
         if not self.channel.options.stream_answers:
             yield from join(database, owner, run_id, is_over=is_over, watched=watched)

@@ -373,8 +373,8 @@ def store_end(journal: Journal, end: End) -> Program[Ended]:
         if ended.state is not None:
             last = events[-1]
             events = (*events[:-1], evolve(last, data=fill_state(last.data, ended.state)))
-        if journal.member is not None:
-            journal.member.watched.note(run.run_id, events[-1].seq)
+        if journal.member is not None and (followed := journal.member.watched.runs.get(run.run_id)):
+            followed.last = events[-1].seq
         yield from Publish(run.run_id, events, journal.database)
         if finish.letters:
             yield from Nudge(f"outbox:{journal.database}", journal.database)

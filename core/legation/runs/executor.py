@@ -65,7 +65,6 @@ from .terms import (
 )
 from .topics import cancel_topic, runs_topic
 from .turn import turn_of
-from .watched_runs import WatchedRuns
 
 __all__ = ["ExecuteRun", "ExecutorContext", "execute_next", "execute_waiting"]
 
@@ -122,10 +121,6 @@ class ExecutorContext:
         """Be part of what `cluster` stands for."""
         self.cluster, self.shares = cluster, cluster.shares
         cluster.executing.add(self.executing)
-
-    def watched(self, database: str) -> WatchedRuns:
-        """Return the runs of `database` that are followed in this process."""
-        return self.cluster.member(database).watched
 
     def begin(self) -> None:
         """Take up work, also after an end; what was asked for before counts no more."""

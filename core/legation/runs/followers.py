@@ -12,7 +12,7 @@ followers get an answer that says so, and do not wait for ever.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from attrs import define, field
 
@@ -40,7 +40,6 @@ from .watched_runs import (
 __all__ = ["Followed", "RunLeft", "RunStalled", "join", "resume", "tail", "tail_of_member"]
 
 _HEARTBEAT_SECONDS: Final = 15.0
-_HEARTBEAT_US: Final = round(_HEARTBEAT_SECONDS * 1_000_000)
 _LEAST_SECONDS: Final = 0.01
 _TIMES: Final = 20
 """Who is told of events waits so many times as long as who has to ask: from a second on, as what
@@ -121,7 +120,7 @@ class Followed:
     @property
     def watched(self) -> WatchedRuns:
         """What is followed of its database."""
-        return self.context.watched(self.database)
+        return self.context.cluster.member(self.database).watched
 
     def count(
         self, follower: _Follower, body: Program[Unfinished | None]
@@ -137,7 +136,7 @@ class Followed:
         except RunStalled:
             return Unfinished()
         finally:
-            follower.leave()
+            follower.watched.leave(follower.run)
             self.context.followers -= 1
 
 
@@ -158,6 +157,8 @@ class _Follower:
         looked: The newest event that was known when it looked last.
         changes: Those that were known then.
         wakes: Those that it knows of.
+        waited: For how long it has waited at last, at most.
+        by_clock: Whether its stream may be quiet while the run is not.
     """
 
     database: str
@@ -177,6 +178,8 @@ class _Follower:
     looked: int = 0
     changes: int = 0
     wakes: int = 0
+    waited: float = 0.0
+    by_clock: ClassVar[bool] = False
     run: WatchedRun = field(init=False)
 
     def enter(self) -> None:
@@ -184,20 +187,10 @@ class _Follower:
         self.run = self.watched.enter(self.run_id)
         self.changes, self.wakes = self.run.changes, self.run.wakes
 
-    def leave(self) -> None:
-        """Follow it no longer."""
-        self.watched.leave(self.run)
-
     @property
     def shown(self) -> int:
         """The number of the event behind which a client goes on."""
         return self.after
-
-    @property
-    def has_news(self) -> bool:
-        """Whether something is known to be there that it has not looked at."""
-        run = self.run
-        return run.last > max(self.after, self.looked) or run.changes != self.changes
 
     def listen(self, seconds: float, *, last: bool = False) -> Program[tuple[StoredEvent, ...]]:
         """Return the next events; none within `seconds`, or some less, or at the end.
@@ -208,14 +201,31 @@ class _Follower:
         Raises:
             RunStalled: Nobody has held the run for a while.
         """
-        polls = not self.watched.live
-        wait = self._find_wait(seconds, polls=polls, last=last)
-        heard = yield from NextEvents(self.run_id, self.after, wait)
-        told, self.wakes = self.wakes != self.run.wakes, self.run.wakes
+        polls, run = not self.watched.live, self.run
+        # Written out twice: each event of a run comes by here.
+        if (
+            last
+            or self.behind
+            or run.last > max(self.after, self.looked)
+            or run.changes != self.changes
+        ):
+            seconds = 0.0
+        else:
+            seconds = min(seconds, self.poll if polls or not self.in_step else _TIMES * self.poll)
+        self.waited = seconds
+        heard = yield from NextEvents(self.run_id, self.after, seconds)
+        told, self.wakes = self.wakes != run.wakes, run.wakes
         events = heard or ()
         if heard:
             self.behind, self.in_step = False, True
-        elif last or polls or not self.in_step or self.has_news or (heard == () and not told):
+        elif (
+            last
+            or polls
+            or not self.in_step
+            or (heard == () and not told)
+            or run.last > max(self.after, self.looked)
+            or run.changes != self.changes
+        ):
             events = yield from self._ask(polls=polls)
         if events:
             self.after, self.poll, self.left = events[-1].seq, SOON_SECONDS, 0.0
@@ -224,12 +234,6 @@ class _Follower:
         else:
             self.poll = min(2 * self.poll, POLL_SECONDS)
         return events
-
-    def _find_wait(self, seconds: float, *, polls: bool, last: bool) -> float:
-        """Return for how long to listen: no longer than until the database is to be asked."""
-        if last or self.behind or self.has_news:
-            return 0.0
-        return min(seconds, self.poll if polls or not self.in_step else _TIMES * self.poll)
 
     def _ask(self, *, polls: bool) -> Program[tuple[StoredEvent, ...]]:
         """Return what the database has behind the last event."""
@@ -303,12 +307,13 @@ class _Follower:
 
     def go_on(self, followed: Followed) -> Program[Unfinished | None]:
         """Emit what comes until the run is over, a comment now and then while nothing does."""
-        token = followed.token
-        now_us: int = yield _NOW
-        emitted_us = now_us
+        token, quiet, now_us, emitted_us = followed.token, 0.0, 0, 0
+        timed = token is not None or self.by_clock  # else what was waited says it, at no cost
+        if timed:
+            now_us = emitted_us = yield _NOW
         while not self.over:
             stays = followed.stays
-            seconds = _until_heartbeat(emitted_us, now_us)
+            seconds = max(_HEARTBEAT_SECONDS - quiet, _LEAST_SECONDS)
             if followed.context.draining:
                 seconds = min(seconds, POLL_SECONDS)
             if token is not None:
@@ -316,18 +321,20 @@ class _Follower:
             emitted = yield from self.show((yield from self.listen(seconds, last=not stays)))
             if not (stays or self.ended or self.over):
                 return (yield from followed.depart(self.shown))
-            now_us = yield _NOW
-            if emitted:
-                emitted_us = now_us
             if self.over:
                 return None
+            if timed:
+                now_us = yield _NOW
+            emitted_us = now_us if emitted else emitted_us
+            quiet = (now_us - emitted_us) / 1_000_000 if timed else quiet + self.waited
+            quiet = 0.0 if emitted else quiet
             if token is not None and (
                 yield from followed.end_with_token(token, self.shown, now_us)
             ):
                 return Unfinished()
-            if not 0 <= now_us - emitted_us < _HEARTBEAT_US:
+            if not 0 <= quiet < _HEARTBEAT_SECONDS:
                 yield from Emit(heartbeat())
-                emitted_us = now_us
+                quiet, emitted_us = 0.0, now_us
         return None
 
 
@@ -340,6 +347,7 @@ class _MemberFollower(_Follower):
         last_shown: The number of its last event that the client has.
     """
 
+    by_clock: ClassVar[bool] = True
     member_id: str = ""
     last_shown: int = 0
 
@@ -361,12 +369,6 @@ class _MemberFollower(_Follower):
                 self.over = True
                 break
         return emitted
-
-
-def _until_heartbeat(emitted_us: int, now_us: int) -> float:
-    """Return the seconds until a quiet stream says that it is there."""
-    passed = min(max(now_us - emitted_us, 0), _HEARTBEAT_US)
-    return max((_HEARTBEAT_US - passed) / 1_000_000, _LEAST_SECONDS)
 
 
 def join(
@@ -391,7 +393,9 @@ def join(
         RunStalled: Nobody executes it or ends it.
     """
     if watched is None:
-        watched = WatchedRuns(database) if context is None else context.watched(database)
+        watched = (
+            WatchedRuns(database) if context is None else context.cluster.member(database).watched
+        )
     follower = _Follower(database, owner, run_id, after, watched, is_over=is_over)
     follower.enter()
     try:
@@ -406,7 +410,7 @@ def join(
             if not (stays or follower.ended or follower.over):
                 raise RunLeft(run_id)
     finally:
-        follower.leave()
+        watched.leave(follower.run)
 
 
 def tail(followed: Followed, after: int) -> Program[Unfinished | None]:

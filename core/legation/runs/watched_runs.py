@@ -56,7 +56,9 @@ class WatchedRun:
 
     Attributes:
         followers: How many follow it here.
-        last: The number of its newest event that is known to be stored.
+        last: The number of its newest event that is known to be stored.  The executor of a run of
+            this process notes it before it publishes the event: a follower that the hub does not
+            tell, as it was busy until that had forgotten, finds here that it has to ask.
         found: That which the watcher found last.
         changes: How often there was something to look at that is no event: that it is over, or
             gone, or held by nobody.
@@ -111,6 +113,7 @@ class WatchedRuns:
         asked_us: When it asked last.
         away_us: For how long the database has not answered it.
         trust: What tokens were judged by at its last round.
+        runs: They, by their ids.
         again: Whose followers are woken once more: one that was about to wait is not woken.
     """
 
@@ -123,20 +126,20 @@ class WatchedRuns:
     away_us: int = 0
     trust: bytes | None = None
     again: dict[str, WatchedRun] = field(factory=dict[str, WatchedRun])
-    _runs: dict[str, WatchedRun] = field(factory=dict[str, WatchedRun], init=False)
+    runs: dict[str, WatchedRun] = field(factory=dict[str, WatchedRun], init=False)
 
     def __len__(self) -> int:
-        return len(self._runs)
+        return len(self.runs)
 
     def __iter__(self) -> Iterator[WatchedRun]:
         """Iterate over the runs, in the order in which they were followed first."""
-        return iter(tuple(self._runs.values()))
+        return iter(tuple(self.runs.values()))
 
     def enter(self, run_id: str) -> WatchedRun:
         """Note one more follower of a run; return what is known of that."""
-        run = self._runs.get(run_id)
+        run = self.runs.get(run_id)
         if run is None:
-            run = self._runs[run_id] = WatchedRun(run_id)
+            run = self.runs[run_id] = WatchedRun(run_id)
         run.followers += 1
         return run
 
@@ -144,17 +147,7 @@ class WatchedRuns:
         """Note that a follower of `run` is gone."""
         run.followers -= 1
         if not run.followers:
-            del self._runs[run.run_id]
-
-    def note(self, run_id: str, seq: int) -> None:
-        """Note that the events up to `seq` of a run that is executed here are stored.
-
-        They are published next.  A follower that the hub does not tell of them, as it was busy
-        until they were forgotten there, finds here that it has to ask.
-        """
-        run = self._runs.get(run_id)
-        if run is not None:
-            run.last = seq
+            del self.runs[run.run_id]
 
     def executes(self, run_id: str) -> bool:
         """Return whether a program of this process executes the run."""
@@ -170,7 +163,7 @@ class WatchedRuns:
         chosen: list[WatchedRun] = []
         self.awake = False
         registers = tuple(self.executing)
-        for run in self._runs.values():
+        for run in self.runs.values():
             key = (self.database, run.run_id)
             if not any(key in register for register in registers):
                 run.in_step, self.awake = False, True

@@ -78,8 +78,6 @@ def test_what_nobody_follows_any_more_is_forgotten() -> None:
     watched.leave(second)
 
     assert len(watched) == 0
-    watched.note("r", 7)
-    assert len(watched) == 0
     assert watched.enter("r").last == 0
 
 
@@ -125,7 +123,7 @@ def platform() -> Platform:
 
 @pytest.fixture
 def watched(platform: Platform) -> WatchedRuns:
-    watched = platform.context.watched("main")
+    watched = platform.context.cluster.member("main").watched
     watched.live = True
     return watched
 
@@ -179,13 +177,11 @@ def test_a_follower_that_was_busy_until_the_hub_forgot_asks(
     followed: Followed, watched: WatchedRuns
 ) -> None:
     hand = in_step(tail(followed, 0))
-    watched.note("r", 3)
+    watched.runs["r"].last = 3
     hand.until(NextEvents("r", 2, 0.0), None)
     hand.until(fetch(2), EventsPage(events(3), "RUNNING", 3, held=True))
     for seconds in (1.0, 2.0, 4.0, 8.0, 15.0, 15.0):
         hand.until(NextEvents("r", 3, seconds), None)
-    hand.now_us = 15 * SECOND
-    hand.until(NextEvents("r", 3, 15.0), None)
     hand.program.close()
     assert len(watched) == 0
 
@@ -195,7 +191,7 @@ def test_a_follower_that_was_not_woken_asks_in_the_end(
 ) -> None:
     hand = in_step(tail(followed, 0))
     hand.until(NextEvents("r", 2, 1.0), None)
-    watched.note("r", 3)
+    watched.runs["r"].last = 3
     hand.until(fetch(2), EventsPage(events(3), "RUNNING", 3, held=True))
     hand.until(NextEvents("r", 3, 1.0), None)
 
@@ -231,15 +227,16 @@ def test_a_follower_that_was_told_asks_for_nothing_it_has(
     assert hand.end() is None
 
 
-def test_a_clock_that_is_set_costs_a_comment_and_nothing_else(
+def test_a_clock_that_is_set_back_costs_a_comment_and_nothing_else(
     followed: Followed, watched: WatchedRuns
 ) -> None:
-    hand = in_step(tail(followed, 0))
-    hand.until(NextEvents("r", 2, 1.0), None)
+    hand = Hand(tail_of_member(followed, 0))
+    hand.until(NextEvents("r", 0, 0.05), events(1))
+    hand.until(NextEvents("r", 1, 1.0), None)
     hand.now_us = -SECOND
-    hand.until(NextEvents("r", 2, 2.0), None)
+    hand.until(NextEvents("r", 1, 2.0), None)
     hand.now_us = 3600 * SECOND
-    hand.until(NextEvents("r", 2, 4.0), None)
+    hand.until(NextEvents("r", 1, 4.0), None)
 
 
 def test_a_stream_of_a_member_says_that_it_is_there_while_others_speak(
