@@ -421,11 +421,11 @@ class Publish(_Immediate[None]):
 
 
 @frozen
-class NextEvents(Asks["tuple[StoredEvent, ...]"]):
+class NextEvents(Asks["tuple[StoredEvent, ...] | None"]):
     """The events of `run_id` behind `after`, without gap, as soon as this node hears of any.
 
-    Empty when `timeout_seconds` passed, or when this node no longer holds the next one: the
-    program then asks the database.
+    Empty when there may be some, and this node does not hold the next one: the program then asks
+    the database.  None when `timeout_seconds` passed, and nothing was heard.
 
     Attributes:
         database: Of the run, where its holder is known.

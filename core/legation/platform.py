@@ -84,6 +84,7 @@ from .runs.keep_alive import KeepAlive
 from .runs.membership import leave
 from .runs.reaper import KeepRuns
 from .runs.rounds import attempt
+from .runs.run_watch import WatchFollowed
 from .runs.unhosted import WatchUnhosted
 from .shares.held import Held
 from .shares.limits import PlatformLimits
@@ -293,6 +294,8 @@ class Platform:
         self._choose: Callable[[Component], ModelProtocol] | None = None
         self.context = ExecutorContext(self.registry)
         self.context.cluster.trail_keys = registry.audit.keys
+        if authenticator is not None:
+            self.context.cluster.trust = authenticator.fingerprint
         self._leases = leases_of(self.context)
         self._rounds: list[BoundedRound] = []
         cors = Cors.from_origins(config.cors_allowed_origins, default=config.cors_default_origin)
@@ -410,10 +413,12 @@ class Platform:
         names = self.registry.databases
         alive = (KeepAlive(self.context, name) for name in names)
         kept = (KeepRuns(self.context, name) for name in names)
+        followed = (WatchFollowed(self.context.cluster, name) for name in names)
         watched = (WatchUnhosted(self.context, name) for name in names)
         rounds: tuple[Job, ...] = (
             *alive,
             *kept,
+            *followed,
             *channel_jobs(self._leases),
             *self.identities.jobs,
             *watched,

@@ -394,7 +394,7 @@ async def _sleep(_: _Turn, effect: Sleep) -> None:
     await anyio.sleep(max(0.0, effect.seconds))
 
 
-async def _next_events(turn: _Turn, effect: NextEvents) -> tuple[StoredEvent, ...]:
+async def _next_events(turn: _Turn, effect: NextEvents) -> tuple[StoredEvent, ...] | None:
     if effect.holder and (hints := turn.resources.hints.get(effect.database or "")):
         hints.follow(effect.run_id, effect.holder)
     return await turn.resources.hub.next_events(effect.run_id, effect.after, effect.timeout_seconds)

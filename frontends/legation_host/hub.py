@@ -40,13 +40,16 @@ class Hub:
 
     async def next_events(
         self, run_id: str, after: int, timeout_seconds: float
-    ) -> tuple[StoredEvent, ...]:
-        """Return the events behind `after`, waiting for the first of them if need be."""
+    ) -> tuple[StoredEvent, ...] | None:
+        """Return the events behind `after`, waiting for the first of them if need be.
+
+        None when the time has passed.
+        """
         event = anyio.Event()
         events = self.state.next_events(run_id, after, event.set)
         if events is None:
             await self._wait(event, timeout_seconds)
-            return self.state.held_events(run_id, after) or ()
+            return (self.state.held_events(run_id, after) or ()) if event.is_set() else None
         if not events:
             await anyio.lowlevel.checkpoint()
         return events

@@ -270,7 +270,7 @@ def _next_events(world: World, task: Task[Any], effect: effects.NextEvents) -> A
     events = task.node.state.next_events(effect.run_id, effect.after, task)
     if events is not None:
         return events
-    return world.scheduler.wait(task, effect, effect.timeout_seconds, ())
+    return world.scheduler.wait(task, effect, effect.timeout_seconds, None)
 
 
 def _nudge(world: World, task: Task[Any], effect: effects.Nudge) -> None:

@@ -154,7 +154,7 @@ def answers(*effects: Effect) -> Program[list[Any]]:
         (Sleep(-1.0), None),
         (Spawn(Nothing()), None),
         (Publish("r", EVENTS), None),
-        (NextEvents("r", 0, 0.001), ()),
+        (NextEvents("r", 0, 0.001), None),
         (Nudge("inbox"), None),
         (AwaitNudge("inbox", 0.001), None),
         (AwaitOutcome(Outcome(over=True, result="done")), "done"),
@@ -547,7 +547,7 @@ def test_a_follower_hears_of_events_as_they_are_published(backend: str) -> None:
     def follow() -> Program[list[StoredEvent]]:
         seen: list[StoredEvent] = []
         while len(seen) < 6:
-            seen += yield from NextEvents("r", len(seen), 5.0)
+            seen += (yield from NextEvents("r", len(seen), 5.0)) or ()
         return seen
 
     def publish() -> Program[None]:

@@ -15,7 +15,7 @@ def events(*seqs: int, data: str = "{}") -> tuple[StoredEvent, ...]:
 @BACKENDS
 def test_who_waits_is_told_at_once_and_all_of_them(backend: str) -> None:
     hub = Hub()
-    heard: list[tuple[StoredEvent, ...]] = []
+    heard: list[tuple[StoredEvent, ...] | None] = []
 
     async def main() -> None:
         async def follow() -> None:
@@ -37,15 +37,34 @@ def test_who_waits_is_told_at_once_and_all_of_them(backend: str) -> None:
 
 
 @BACKENDS
-def test_time_and_gaps_answer_with_nothing(backend: str) -> None:
+def test_gaps_answer_with_nothing_and_time_with_none(backend: str) -> None:
     hub = Hub()
 
     async def main() -> None:
-        assert await hub.next_events("r", 0, 0.01) == ()
+        assert await hub.next_events("r", 0, 0.01) is None
         hub.publish("r", events(7))
         assert await hub.next_events("r", 0, 60.0) == ()
 
     run(backend, main)
+
+
+@BACKENDS
+def test_who_is_woken_without_events_is_told_nothing(backend: str) -> None:
+    hub = Hub()
+    heard: list[tuple[StoredEvent, ...] | None] = []
+
+    async def main() -> None:
+        async def follow() -> None:
+            heard.append(await hub.next_events("r", 0, 20.0))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(follow)
+            await anyio.wait_all_tasks_blocked()
+            hub.publish("r", ())
+
+    run(backend, main)
+
+    assert heard == [()]
 
 
 @BACKENDS

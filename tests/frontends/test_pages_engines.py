@@ -16,8 +16,10 @@ from legation.store.run_reads import (
     EVENTS_BYTES,
     HISTORY_BYTES,
     FetchEvents,
+    FindProgress,
     LongRecentRuns,
     RecentRuns,
+    RunProgress,
 )
 from legation.store.session_pages import ListSessions, SessionPlace
 
@@ -144,3 +146,26 @@ def test_events_are_cut_at_the_same_places(drivers: Sequence[Driver]) -> None:
         assert here.events[0].seq == after + 1
         after = here.events[-1].seq
     assert [d.run(FetchEvents("ada", "r1", 0)).events[-1].seq for d in drivers] == [3, 3]
+
+
+def test_the_progress_of_runs_is_the_same(drivers: Sequence[Driver]) -> None:
+    for driver in drivers:
+        for number in range(1, 301):
+            put(driver, number, 3)
+        driver.ask("update runs set events = run_no, session_id = run_id where run_no > 3")
+        driver.ask("update runs set status = 'RUNNING', lease_us = 0 where run_no = 1")
+        driver.ask("update runs set status = 'PENDING' where run_no in (2, 4)")
+        driver.ask(
+            "update runs set status = 'RUNNING', lease_by = 'n', lease_us = 9223372036854775807"
+            " where run_no = 5"
+        )
+    asked = FindProgress((*(f"r{number}" for number in range(1, 257)), "gone"))
+    here, there = (driver.run(asked) for driver in drivers)
+
+    assert dict(here) == dict(there)
+    assert set(here) == set(asked.runs) - {"gone"}
+    for number in (1, 2, 4, 5, 6):
+        row, page = here[f"r{number}"], drivers[0].run(FetchEvents("ada", f"r{number}", 0))
+        assert row == RunProgress(page.status or "", page.last, page.held)
+    assert here["r6"] == RunProgress("COMPLETED", 6, held=False)
+    assert [driver.run(FindProgress(())) for driver in drivers] == [{}, {}]

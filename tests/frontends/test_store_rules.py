@@ -58,6 +58,7 @@ FOR_ALL_OWNERS: Final = {
     "ANY_STEPS": "as ANY_OPEN",
     "ANY_COUNT_RUNS": "numbers alone, for who may read measurements",
     "CANCELS": "a node asks which of the runs it executes, which it names, are to be cancelled",
+    "PROGRESS_OF_RUNS": "a node asks for runs that are followed there: their followers were let in",
     "FEW_EVENTS": "an event has no owner but its run, which the same unit has claimed before",
     "MANY_EVENTS": "as FEW_EVENTS",
     "FEW_STEPS": "as FEW_EVENTS",

@@ -212,6 +212,12 @@ class Authenticator:
         else:
             self.keys = self.loaded
 
+    def fingerprint(self, now_us: int) -> bytes:
+        """Return what differs whenever tokens are judged by other keys or revocations."""
+        if now_us >= self._due_us:
+            self.settle(now_us)
+        return self.keys.generation + self.rules.revocations.generation
+
     def report(self, now_us: int) -> tuple[Log, ...]:
         """Return a line of the log for each thing that has become of the files since it asked."""
         self.settle(now_us)

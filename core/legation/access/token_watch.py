@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from attrs import define
+from attrs import define, field
 
 from ..http.messages import Request
 from .authenticator import Authenticator, TokenRefused
@@ -20,29 +20,40 @@ _LOOK_US: Final = 250_000
 class TokenWatch:
     """A token that was accepted, and is asked for again while a stream goes on.
 
-    It is looked at when it expires, and four times a second while the stream says something: keys
-    are replaced, and tokens revoked.
+    It is looked at when it expires, when tokens are judged by something else, as keys are replaced
+    and tokens revoked, and four times a second while the stream says something.
 
     Attributes:
         until_us: When it expires, with the leeway.
         looked_us: When it was looked at last.
+        trust: What tokens were judged by then.
     """
 
     authenticator: Authenticator
     request: Request
     until_us: int
     looked_us: int
+    trust: bytes = field(init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.trust = self.authenticator.fingerprint(self.looked_us)
 
     @property
     def left(self) -> float:
         """Seconds from the last look to the end of the token: a stream waits no longer."""
         return (self.until_us - self.looked_us) / 1_000_000
 
+    def left_at(self, now_us: int) -> float:
+        """Return the seconds from `now_us` to the end of the token, or since that, as negative."""
+        return (self.until_us - now_us) / 1_000_000
+
     def find_refusal(self, now_us: int) -> TokenRefused | None:
         """Return why the token is not accepted any more; None where it is."""
-        if now_us < self.until_us and 0 <= now_us - self.looked_us < _LOOK_US:
+        trust = self.authenticator.fingerprint(now_us)
+        looked = 0 <= now_us - self.looked_us < _LOOK_US and trust == self.trust
+        if now_us < self.until_us and looked:
             return None
-        self.looked_us = now_us
+        self.looked_us, self.trust = now_us, trust
         found = self.authenticator.caller(self.request, now_us)
         return found if isinstance(found, TokenRefused) else None
 

@@ -21,6 +21,7 @@ from ..effects import Log, Nudge, Program, Sleep, Transact
 from ..messaging.leases import WorkerLeases
 from ..runs.executor import ExecutorContext
 from ..runs.topics import cancel_topic
+from ..runs.watched_runs import wake_followers
 from ..store.failures import StoreFailure
 from ..store.inbox import INBOX
 from ..store.leased_queue import ReleaseLeases
@@ -65,14 +66,18 @@ class Shutdown:
         """
         for context in self._contexts:
             context.draining = True
+        yield from self._wake_followers()
         grace = int(grace_seconds / _STEP_SECONDS)
         for step in range(int(patience_seconds / _STEP_SECONDS)):
-            self.context.leaving = step >= grace
+            leaving, self.context.leaving = self.context.leaving, step >= grace
+            if self.context.leaving and not leaving:
+                yield from self._wake_followers()
             if not (self.busy or self.context.followers or is_open()):
                 break
             yield from Sleep(_STEP_SECONDS)
         for context in self._contexts:
             context.leaving = context.ending = True
+        yield from self._wake_followers()
         for _ in range(_LAST_STEPS):
             yield from self._give_back()
             for context in self._contexts:
@@ -83,6 +88,14 @@ class Shutdown:
             yield from Sleep(_STEP_SECONDS)
         if self.busy:
             yield from Log("warning", "shutdown_incomplete", self.count_left())
+
+    def _wake_followers(self) -> Program[None]:
+        """Let them see that they are to leave runs that are not executed here, now or soon.
+
+        From the first time on they look every second: one that is about to wait is not woken.
+        """
+        for member in self.context.cluster.members.values():
+            yield from wake_followers(member.watched)
 
     def count_left(self) -> tuple[tuple[str, int], ...]:
         """Return how much is under work, by its kind."""

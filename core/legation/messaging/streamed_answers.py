@@ -68,11 +68,12 @@ class StreamedAnswer:
             Exception: What the wait, or the storing of the message, raised.
         """
         database, is_over = self.worker.database, self.worker.context.is_over
+        watched = self.worker.context.cluster.member(database).watched
         self._run_id = run_id
         if not self.channel.options.stream_answers:
-            yield from join(database, owner, run_id, is_over=is_over)
+            yield from join(database, owner, run_id, is_over=is_over, watched=watched)
             return
-        wait = join(database, owner, run_id, is_over=is_over, hear=self.hear)
+        wait = join(database, owner, run_id, is_over=is_over, hear=self.hear, watched=watched)
         yield from Concurrently((self._wait(wait), self._show()))
 
     def hear(self, events: Sequence[StoredEvent]) -> None:

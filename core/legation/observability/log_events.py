@@ -753,6 +753,13 @@ _LISTED: Final = (
         "A look for runs that nobody hosts failed; the line is written once while it goes on.",
     ),
     LogEvent(
+        "watch_round_failed",
+        _FAILING,
+        ("database", "error"),
+        "A look at the runs of other nodes that are followed here failed; the line is written once"
+        " while it goes on.",
+    ),
+    LogEvent(
         "worker_ended",
         _ERROR,
         ("pid", "slot", "code"),

@@ -333,6 +333,10 @@ class Journal:
             self.bytes += count_octets(list_texts(events, records))
             self._note_stored(len(events), records)
             if events:
+                if self.member is not None and (
+                    followed := self.member.watched.runs.get(self.run.run_id)
+                ):
+                    followed.last = events[-1].seq
                 yield from Publish(self.run.run_id, events, self.database)
         if self._waiting:
             yield from Nudge(self._topic)

@@ -22,6 +22,7 @@ from ..effects import (
     Now,
     Nudge,
     Program,
+    Publish,
     Spawn,
     ThisNode,
     Transact,
@@ -243,6 +244,8 @@ class ExecuteRun(Job):
         finally:
             if self.place is not None:
                 self.context.shares.runs.release(self.place)
+        if not ended.kept:
+            yield from Publish(self.run.run_id, ())  # who follows it here follows it elsewhere now
         if ended.following is not None:
             yield from execute_next(self.context, self.database, ended.following)
         if ended.contended:  # by another job, for somebody may wait for the end of this one

@@ -1,7 +1,9 @@
 """The followers of a run: to its end, or event by event from wherever a client stopped.
 
-What this node hears is a hint; what counts is the database.  So the same program follows a run of
-this node, of another one, and one that ended long ago.
+The hub of this node tells them what is stored here.  What counts is the database: a follower asks
+it at first, and when `runs.watched_runs` has something to look at; every second where no watcher
+goes round.  So the same program follows a run of this node, of another one, and one that ended long
+ago.
 
 A run may come to no end: it is deleted with its session, or nobody can store its end.  Its
 followers get an answer that says so, and do not wait for ever.
@@ -10,35 +12,41 @@ followers get an answer that says so, and do not wait for ever.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from attrs import define
+from attrs import define, field
 
 from ..access.token_watch import TokenWatch
-from ..effects import Emit, Log, NextEvents, Now, Program
+from ..effects import Emit, Log, NextEvents, Now, Nudge, Program
 from ..http.messages import Unfinished, compact_json
 from ..http.sse import EventId, encode, encode_departure, encode_token_end, heartbeat
 from ..store.failures import StoreFailure
 from ..store.run_reads import EventsPage, FetchEvents
 from ..store.run_rows import StoredEvent
-from ..store.run_states import RunState
 from ..values import frozen
 from .events import ENDS, EventOrigin, RunCancelled, RunPaused, class_of, mark_final, run_id_of
 from .executor import ExecutorContext
 from .retry import never, persist
+from .watched_runs import (
+    LEFT_SECONDS,
+    OVER,
+    POLL_SECONDS,
+    SOON_SECONDS,
+    WatchedRun,
+    WatchedRuns,
+    watch_topic,
+)
 
 __all__ = ["Followed", "RunLeft", "RunStalled", "join", "resume", "tail", "tail_of_member"]
 
-# A run of another node tells nothing here: the database is asked soon after something happened,
-# and less and less often while nothing does.
-_SOON_SECONDS: Final = 0.05
-_POLL_SECONDS: Final = 1.0
 _HEARTBEAT_SECONDS: Final = 15.0
-_HEARTBEAT_US: Final = round(_HEARTBEAT_SECONDS * 1_000_000)
-_OVER: Final = {state.value for state in RunState if state.final or state is RunState.PAUSED}
+_LEAST_SECONDS: Final = 0.01
+_TIMES: Final = 20
+"""Who is told of events waits so many times as long as who has to ask: from a second on, as what
+tells it may be lost, and no longer than a stream is quiet."""
 _DELETED: Final = "Run {} was deleted with its session"
-# Whoever finds a lease that has passed takes the run up within a second or two.
-_LEFT_SECONDS: Final = 15.0
+# Asked for whenever something was emitted, and made once.
+_NOW: Final = Now()
 
 
 class RunStalled(StoreFailure):
@@ -111,66 +119,141 @@ class Followed:
         yield from Emit(last)
         return True
 
-    def count(self, body: Program[Unfinished | None]) -> Program[Unfinished | None]:
-        """Run `body`, as one stream that the end of the process waits for.
+    @property
+    def watched(self) -> WatchedRuns:
+        """What is followed of its database."""
+        return self.context.cluster.member(self.database).watched
+
+    def count(
+        self, follower: _Follower, body: Program[Unfinished | None]
+    ) -> Program[Unfinished | None]:
+        """Run `body` of `follower`, as one stream that the end of the process waits for.
 
         The stream of a run that does not go on is not whole.
         """
         self.context.followers += 1
+        follower.enter()
         try:
             return (yield from body)
         except RunStalled:
             return Unfinished()
         finally:
+            follower.watched.leave(follower.run)
             self.context.followers -= 1
 
 
-@define
+@define(eq=False)
 class _Follower:
-    """A follower of a run: how far it has come, and for how long there has been nothing new.
+    """A follower of a run: how far it has come, and what it knows of it.
 
-    `origin` is whose stream it is; `holder` is the node that executes the run, as far as that is
-    known, and tells of its events where it is another one; `left` is for how long nobody has held
-    the run's lease; `is_over` says whether the process ends.
+    Attributes:
+        after: The number of the last event that it has.
+        origin: Whose stream it is.
+        over: Nothing more comes.
+        ended: Nothing more is stored.
+        is_over: Whether the process ends.
+        poll: How long it waits until it asks, where it has to ask by itself: longer and longer.
+        left: For how long nobody has held the lease then.
+        in_step: It has all that was stored when it looked, and hears of the rest.
+        behind: There is more in the database than it has read.
+        looked: The newest event that was known when it looked last.
+        changes: Those that were known then.
+        wakes: Those that it knows of.
+        waited: For how long it has waited at last, at most.
+        by_clock: Whether its stream may be quiet while the run is not.
+        holder: The node that executes the run, as far as that is known; where that is another one,
+            it tells of its events.
     """
 
     database: str
     owner: str
     run_id: str
     after: int
+    watched: WatchedRuns
     origin: EventOrigin | None = None
     indexed: bool = False
     over: bool = False
     ended: bool = False
     is_over: Callable[[], bool] = never
     holder: str | None = None
-    poll: float = _SOON_SECONDS
-    quiet: float = 0.0
+    poll: float = SOON_SECONDS
     left: float = 0.0
+    in_step: bool = False
+    behind: bool = False
+    looked: int = 0
+    changes: int = 0
+    wakes: int = 0
+    waited: float = 0.0
+    by_clock: ClassVar[bool] = False
+    run: WatchedRun = field(init=False)
 
-    def listen(self) -> Program[tuple[StoredEvent, ...]]:
-        """Return the next events; none after a while in which there were none, or at the end.
+    def enter(self) -> None:
+        """Be one of those who follow the run here."""
+        self.run = self.watched.enter(self.run_id)
+        self.changes, self.wakes = self.run.changes, self.run.wakes
+
+    @property
+    def shown(self) -> int:
+        """The number of the event behind which a client goes on."""
+        return self.after
+
+    def listen(self, seconds: float, *, last: bool = False) -> Program[tuple[StoredEvent, ...]]:
+        """Return the next events; none within `seconds`, or some less, or at the end.
+
+        What ends while it is listened to is heard to its end: so the database is asked for the
+        `last` time.
 
         Raises:
             RunStalled: Nobody has held the run for a while.
         """
+        polls, run = not self.watched.live, self.run
+        # Written out twice: each event of a run comes by here.
+        if (
+            last
+            or self.behind
+            or run.last > max(self.after, self.looked)
+            or run.changes != self.changes
+        ):
+            seconds = 0.0
+        else:
+            seconds = min(seconds, self.poll if polls or not self.in_step else _TIMES * self.poll)
+        self.waited = seconds
         where = () if self.holder is None else (self.database, self.holder)
-        events = yield from NextEvents(self.run_id, self.after, self.poll, *where)
-        if not events:
-            page = yield from self.look()
-            events = mark_final(page.events) if self.over else page.events
-            if page.status is None:
-                events = yield from self.part()
-            elif not events and not self.over:
-                yield from self._mind(page)
+        heard = yield from NextEvents(self.run_id, self.after, seconds, *where)
+        told, self.wakes = self.wakes != run.wakes, run.wakes
+        events = heard or ()
+        if heard:
+            self.behind, self.in_step = False, True
+        elif (
+            last
+            or polls
+            or not self.in_step
+            or (heard == () and not told)
+            or run.last > max(self.after, self.looked)
+            or run.changes != self.changes
+        ):
+            events = yield from self._ask(polls=polls)
         if events:
-            self.after, self.poll, self.quiet = events[-1].seq, _SOON_SECONDS, 0.0
-            self.left = 0.0
+            self.after, self.poll, self.left = events[-1].seq, SOON_SECONDS, 0.0
             if events[-1].final and not self.over:
                 yield from self._end(events[-1])
         else:
-            self.quiet += self.poll
-            self.poll = min(2 * self.poll, _POLL_SECONDS)
+            self.poll = min(2 * self.poll, POLL_SECONDS)
+        return events
+
+    def _ask(self, *, polls: bool) -> Program[tuple[StoredEvent, ...]]:
+        """Return what the database has behind the last event."""
+        if self.run.stalled and self.watched.away_us:
+            yield from self._give_up()
+        page = yield from self.look()
+        if page.status is None:
+            return (yield from self.part())
+        events = mark_final(page.events) if self.over else page.events
+        if events:
+            self.behind = not self.over and events[-1].seq < page.last
+            self.in_step = not self.behind
+        elif not self.over:
+            yield from self._mind(page, polls=polls)
         return events
 
     def part(self) -> Program[tuple[StoredEvent, ...]]:
@@ -182,13 +265,20 @@ class _Follower:
         deleted = RunCancelled(sentence, sentence)
         return mark_final((self.origin.encode(deleted, self.after + 1, now_us),))
 
-    def _mind(self, page: EventsPage) -> Program[None]:
-        """Count for how long nobody has held the run, and give it up in the end."""
+    def _mind(self, page: EventsPage, *, polls: bool) -> Program[None]:
+        """Give the run up where nobody has held it for long; else see to it that it is watched."""
         self.left = 0.0 if page.held else self.left + self.poll
-        if self.left > _LEFT_SECONDS:
-            fields = (("run_id", self.run_id), ("database", self.database))
-            yield from Log("warning", "run_stalled", fields)
-            raise RunStalled(self.run_id)
+        if self.left > LEFT_SECONDS if polls else self.run.stalled and not page.held:
+            yield from self._give_up()
+        watched = self.watched
+        if not (polls or watched.awake or watched.executes(self.run_id)):
+            watched.awake, watched.pause = True, SOON_SECONDS
+            yield from Nudge(watch_topic(self.database))
+
+    def _give_up(self) -> Program[None]:
+        fields = (("run_id", self.run_id), ("database", self.database))
+        yield from Log("warning", "run_stalled", fields)
+        raise RunStalled(self.run_id)
 
     def _end(self, last: StoredEvent) -> Program[None]:
         """Stop behind the event that ends the run; behind a pause, unless somebody continued it."""
@@ -202,46 +292,90 @@ class _Follower:
 
         It is retried like the run itself: a broken connection does not end the stream.
         """
+        self.looked, self.changes = self.run.last, self.run.changes
         fetch = FetchEvents(self.owner, self.run_id, self.after)
         page = yield from persist(self.database, fetch, self.is_over)
-        self.ended = page.status is None or page.status in _OVER
+        self.looked = max(self.looked, page.last)
+        self.ended = page.status is None or page.status in OVER
         self.holder = None if self.ended else page.holder
         self.over = self.ended and (not page.events or page.events[-1].seq == page.last)
+        self.behind = bool(page.events)
+        self.in_step = not self.behind
         return page
 
-    def show(self, events: tuple[StoredEvent, ...]) -> Program[None]:
+    def show(self, events: tuple[StoredEvent, ...]) -> Program[bool]:
+        """Emit what comes; return whether that was something."""
         for event in events:
             data = event.data
             if self.indexed:
                 data = f'{data[:-1]},"event_index":{event.seq - 1}}}'
             yield from Emit(encode(event.name, data, EventId(self.run_id, event.seq)))
+        return bool(events)
 
     def go_on(self, followed: Followed) -> Program[Unfinished | None]:
-        """Emit what comes until the run is over, a comment now and then while nothing does.
-
-        What ends while it is listened to is heard to its end, so that is asked before.
-        """
-        token = followed.token
+        """Emit what comes until the run is over, a comment now and then while nothing does."""
+        token, quiet, now_us, emitted_us = followed.token, 0.0, 0, 0
+        timed = token is not None or self.by_clock  # else what was waited says it, at no cost
+        if timed:
+            now_us = emitted_us = yield _NOW
         while not self.over:
             stays = followed.stays
-            self.poll = self.poll if stays else 0.0
+            seconds = max(_HEARTBEAT_SECONDS - quiet, _LEAST_SECONDS)
+            if followed.context.draining:
+                seconds = min(seconds, POLL_SECONDS)
             if token is not None:
-                self.poll = min(self.poll, token.left)
-            yield from self.show((yield from self.listen()))
+                seconds = min(seconds, max(0.0, token.left_at(now_us)))
+            emitted = yield from self.show((yield from self.listen(seconds, last=not stays)))
             if not (stays or self.ended or self.over):
-                return (yield from followed.depart(self.after))
-            if token is not None and not self.over:
-                now_us = yield from Now()
-                if (yield from followed.end_with_token(token, self.after, now_us)):
-                    return Unfinished()
-            yield from self.beat()
+                return (yield from followed.depart(self.shown))
+            if self.over:
+                return None
+            if timed:
+                now_us = yield _NOW
+            emitted_us = now_us if emitted else emitted_us
+            quiet = (now_us - emitted_us) / 1_000_000 if timed else quiet + self.waited
+            quiet = 0.0 if emitted else quiet
+            if token is not None and (
+                yield from followed.end_with_token(token, self.shown, now_us)
+            ):
+                return Unfinished()
+            if not 0 <= quiet < _HEARTBEAT_SECONDS:
+                yield from Emit(heartbeat())
+                quiet, emitted_us = 0.0, now_us
         return None
 
-    def beat(self) -> Program[None]:
-        """Emit a comment where nothing was heard for long."""
-        if self.quiet >= _HEARTBEAT_SECONDS:
-            self.quiet = 0.0
-            yield from Emit(heartbeat())
+
+@define(eq=False)
+class _MemberFollower(_Follower):
+    """A follower of a run in whose journal a member's events stand, which alone are shown.
+
+    Attributes:
+        member_id: The member's run.
+        last_shown: The number of its last event that the client has.
+    """
+
+    by_clock: ClassVar[bool] = True
+    member_id: str = ""
+    last_shown: int = 0
+
+    @property
+    def shown(self) -> int:
+        """The number of the event behind which a client goes on."""
+        return self.last_shown
+
+    def show(self, events: tuple[StoredEvent, ...]) -> Program[bool]:
+        """Emit what is the member's, until its run is over; return whether that was something."""
+        emitted = False
+        for event in events:
+            if run_id_of(event) != self.member_id:
+                continue
+            if event.seq > self.last_shown or event.final:
+                yield from Emit(encode(event.name, event.data, EventId(self.member_id, event.seq)))
+                self.last_shown, emitted = event.seq, True
+            if class_of(event.name) in ENDS:
+                self.over = True
+                break
+        return emitted
 
 
 def join(
@@ -252,26 +386,38 @@ def join(
     is_over: Callable[[], bool] = never,
     context: ExecutorContext | None = None,
     hear: Callable[[Sequence[StoredEvent]], None] | None = None,
+    watched: WatchedRuns | None = None,
 ) -> Program[None]:
     """Wait until the run is over, or waits for a person, for a reason behind the event `after`.
 
     `hear` is called with the events as they come.
     `is_over` says whether the process ends.  With `context` nobody waits beyond that for a run that
     is not executed there.
+    `watched` is what is followed of the database; that of `context` unless given.
 
     Raises:
         RunLeft: It is not.
         RunStalled: Nobody executes it or ends it.
     """
-    follower = _Follower(database, owner, run_id, after, is_over=is_over)
-    while not follower.over:
-        stays = context is None or not context.ending or (database, run_id) in context.executing
-        follower.poll = follower.poll if stays else 0.0
-        events = yield from follower.listen()
-        if hear is not None:
-            hear(events)
-        if not (stays or follower.ended or follower.over):
-            raise RunLeft(run_id)
+    if watched is None:
+        watched = (
+            WatchedRuns(database) if context is None else context.cluster.member(database).watched
+        )
+    follower = _Follower(database, owner, run_id, after, watched, is_over=is_over)
+    follower.enter()
+    try:
+        while not follower.over:
+            stays = context is None or not context.ending or (database, run_id) in context.executing
+            seconds = (
+                POLL_SECONDS if context is not None and context.draining else _HEARTBEAT_SECONDS
+            )
+            events = yield from follower.listen(seconds, last=not stays)
+            if hear is not None:
+                hear(events)
+            if not (stays or follower.ended or follower.over):
+                raise RunLeft(run_id)
+    finally:
+        watched.leave(follower.run)
 
 
 def tail(followed: Followed, after: int) -> Program[Unfinished | None]:
@@ -279,64 +425,43 @@ def tail(followed: Followed, after: int) -> Program[Unfinished | None]:
 
     A comment every 15 s keeps proxies from closing a quiet stream.
     """
-    follower = _Follower(
+    follower = _follow(followed, after)
+    return followed.count(follower, follower.go_on(followed))
+
+
+def _follow(followed: Followed, after: int, *, indexed: bool = False) -> _Follower:
+    return _Follower(
         followed.database,
         followed.owner,
         followed.run_id,
         after,
+        followed.watched,
         followed.origin,
+        indexed=indexed,
         is_over=followed.is_over,
         holder=followed.holder,
     )
-    return followed.count(follower.go_on(followed))
 
 
 def tail_of_member(followed: Followed, after: int) -> Program[Unfinished | None]:
     """Emit what is a member's of the events of the run at the top, until the member's run is over.
 
     The numbers are those of the run at the top, so there are gaps.  What stands before `after` is
-    read too, as the end of the member's run may be there: the team goes on without it.  Comments
-    go by the clock, for this stream is quiet while others speak.
+    read too, as the end of the member's run may be there: the team goes on without it.
     """
-    return followed.count(_tail_of_member(followed, after))
-
-
-def _tail_of_member(followed: Followed, after: int) -> Program[Unfinished | None]:
-    owner, top_id = followed.owner, followed.top_id
-    is_over = followed.is_over
-    follower = _Follower(
+    follower = _MemberFollower(
         followed.database,
-        owner,
-        top_id,
+        followed.owner,
+        followed.top_id,
         0,
+        followed.watched,
         followed.origin,
-        is_over=is_over,
+        is_over=followed.is_over,
         holder=followed.holder,
+        member_id=followed.run_id,
+        last_shown=after,
     )
-    emitted_us = yield from Now()
-    token = followed.token
-    while not follower.over:
-        stays = followed.stays
-        if token is not None:
-            follower.poll = min(follower.poll, token.left)
-        events = yield from follower.listen()
-        now_us = yield from Now()
-        for event in events:
-            if run_id_of(event) != followed.run_id:
-                continue
-            if event.seq > after or event.final:
-                yield from Emit(encode(event.name, event.data, EventId(followed.run_id, event.seq)))
-                emitted_us, after = now_us, event.seq
-            if class_of(event.name) in ENDS:
-                return None
-        if not (stays or follower.ended or follower.over):
-            return (yield from followed.depart(after))
-        if token is not None and (yield from followed.end_with_token(token, after, now_us)):
-            return Unfinished()
-        if not 0 <= now_us - emitted_us < _HEARTBEAT_US:
-            yield from Emit(heartbeat())
-            emitted_us = now_us
-    return None
+    return followed.count(follower, follower.go_on(followed))
 
 
 def resume(followed: Followed, after: int) -> Program[Unfinished | None]:
@@ -346,26 +471,18 @@ def resume(followed: Followed, after: int) -> Program[Unfinished | None]:
     with what was missed, and `subscribed` before what is live.  Each event of the run has its place
     in `event_index`, from 0.
     """
-    return followed.count(_resume(followed, after))
+    follower = _follow(followed, after, indexed=True)
+    return followed.count(follower, _resume(followed, follower))
 
 
-def _resume(followed: Followed, after: int) -> Program[Unfinished | None]:
-    run_id = followed.run_id
-    follower = _Follower(
-        followed.database,
-        followed.owner,
-        run_id,
-        after,
-        followed.origin,
-        indexed=True,
-        is_over=followed.is_over,
-    )
+def _resume(followed: Followed, follower: _Follower) -> Program[Unfinished | None]:
+    run_id, after = followed.run_id, follower.after
     page = yield from follower.look()
     missed = max(0, page.last - after)
     if page.status is None:
         yield from follower.show((yield from follower.part()))
         return None
-    if page.status in _OVER:
+    if page.status in OVER:
         missed = missed if page.events else 0  # they may not be kept any more
         yield from _word("replay", run_id, status=page.status, total_events=missed)
         follower.over = not missed
@@ -374,7 +491,7 @@ def _resume(followed: Followed, after: int) -> Program[Unfinished | None]:
         counts = {"missed_events": missed, "current_event_count": page.last}
         yield from _word("catch_up", run_id, status="running", **counts)
         while follower.after < page.last and not follower.over:
-            yield from follower.show((yield from follower.listen()))
+            yield from follower.show((yield from follower.listen(POLL_SECONDS)))
     yield from _word("subscribed", run_id, status="running", current_event_count=page.last)
     return (yield from follower.go_on(followed))
 

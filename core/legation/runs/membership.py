@@ -7,7 +7,7 @@ asks for the node's name by `enter`: it stands among the nodes before it stands 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 from weakref import WeakSet
 
@@ -27,6 +27,7 @@ from ..version import VERSION
 from .incident_book import IncidentBook
 from .register import InFlight, SharedWork
 from .topics import cancel_topic
+from .watched_runs import WatchedRuns
 
 __all__ = ["Cluster", "Membership", "NodeTerms", "compare_leases", "enter", "leave"]
 
@@ -108,6 +109,7 @@ class Membership:
         defined: The digests of the definitions that this process has stored.
         shares: Those of the process, of which each node has its part.
         once: All nodes know texts that are stored once (`store/once`); not before the first beat.
+        watched: The runs that are followed in this process.
     """
 
     database: str
@@ -131,6 +133,10 @@ class Membership:
     shares: Shares = field(factory=Shares, repr=False)
     once: bool = False
     _turn: int = field(default=0, init=False, repr=False)
+    watched: WatchedRuns = field(init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.watched = WatchedRuns(self.database)
 
     def next_other(self, hosted: tuple[str, ...] | None = None) -> str | None:
         """Return another node, each in its turn, to be told of work; None where none is known.
@@ -238,6 +244,11 @@ class Membership:
         return not 0 <= now_us - self.compared_us < pause_us
 
 
+def _trust_nobody(_now_us: int) -> bytes:
+    """Return that no tokens are judged."""
+    return b""
+
+
 @define(eq=False)
 class Cluster:
     """The memberships of this process, by database, and all that it works on.
@@ -249,6 +260,7 @@ class Cluster:
         incidents: Those of this process that are not written yet.
         trail_keys: Those that sign and verify the audit trail.
         chain_ends: The ends of the chains that this process writes, by database.
+        trust: Returns, at a time, what differs whenever tokens are judged by something else.
     """
 
     terms: NodeTerms
@@ -260,6 +272,7 @@ class Cluster:
     chain_ends: defaultdict[str, ChainEnd] = field(
         factory=lambda: defaultdict(ChainEnd), init=False, repr=False
     )
+    trust: Callable[[int], bytes] = _trust_nobody
     _members: dict[str, Membership] = field(factory=dict[str, Membership], init=False)
 
     @property
@@ -271,6 +284,7 @@ class Cluster:
         """Return the membership in `database`."""
         if database not in self._members:
             member = Membership(database, self.terms, shares=self.shares)
+            member.watched.executing = self.executing
             self._members[database] = member
         return self._members[database]
 

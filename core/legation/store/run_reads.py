@@ -20,7 +20,7 @@ from .run_rows import (
 )
 from .run_states import RunMove, RunState, state_after
 from .session_state import fill_state, select_state
-from .units import Dialect, ReadUnit, Sql, Statements
+from .units import Dialect, ReadUnit, Sql, Statements, text_array
 from .usage import count_octets
 
 __all__ = [
@@ -30,9 +30,11 @@ __all__ = [
     "EventsPage",
     "FetchEvents",
     "FetchRun",
+    "FindProgress",
     "LongRecentRuns",
     "PausedRuns",
     "RecentRuns",
+    "RunProgress",
     "RunsOfNumbers",
     "SumUsage",
     "estimate_tokens",
@@ -135,14 +137,20 @@ def _events(length: str) -> str:
 EVENTS: Final = Sql(_events("length(cast({} as blob))"), _events("octet_length({})"))
 # A run that waits is held up by the one of its session that is executed.
 _RUNNING, _PENDING = literal(RunState.RUNNING), literal(RunState.PENDING)
-PROGRESS: Final = fill_clock(
-    f"""select status, events, case status
+_HELD: Final = f"""case status
         when {_RUNNING} then case when {is_held("r")} then 1 else 0 end
         when {_PENDING} then (
             select max(case when {is_held("a")} then 1 else 0 end) from runs a
             where a.owner = r.owner and a.session_id = r.session_id
-            and a.{ACTIVE_RUN} and a.{EXECUTED_RUN}) end, lease_by
+            and a.{ACTIVE_RUN} and a.{EXECUTED_RUN}) end"""
+PROGRESS: Final = fill_clock(
+    f"""select status, events, {_HELD}, lease_by
     from runs r where owner = :owner and run_id = :run_id"""
+)
+_PROGRESS_OF_RUNS: Final = f"select run_id, status, events, {_HELD} from runs r where run_id"
+PROGRESS_OF_RUNS: Final = fill_clock(
+    f"{_PROGRESS_OF_RUNS} in (select value from json_each(:runs))",
+    f"{_PROGRESS_OF_RUNS} = any (cast(:runs as text[]))",
 )
 
 
@@ -323,3 +331,29 @@ class FetchEvents(ReadUnit[EventsPage]):
             for seq, name, data, state in rows
         )
         return EventsPage(events, status, last, bool(held_now), holder)
+
+
+@frozen
+class RunProgress:
+    """How far a run has come: its status, the number of its last event, and as `EventsPage`."""
+
+    status: str
+    last: int
+    held: bool
+
+
+@frozen
+class FindProgress(ReadUnit[Mapping[str, RunProgress]]):
+    """How far each of `runs` has come, by its id; without those that are not there.
+
+    They are anybody's: it is for whoever was let in to follow them.
+    """
+
+    runs: tuple[str, ...]
+
+    def statements(self, dialect: Dialect) -> Statements[Mapping[str, RunProgress]]:
+        """Yield one read."""
+        rows = yield PROGRESS_OF_RUNS(runs=text_array(dialect, self.runs))
+        return {
+            run_id: RunProgress(status, last, bool(held)) for run_id, status, last, held in rows
+        }

@@ -47,8 +47,37 @@ def test_one_without_an_end_is_looked_at_all_the_same() -> None:
     assert watched.until_us == NEVER
     opened.load_revocations(b'{"tokens": ["t1"]}', NOW_US)
 
-    assert watched.find_refusal(NOW_US + 249_999) is None, "a look costs something"
-    assert reason(watched.find_refusal(NOW_US + 250_000)) == "revoked by its jti"
+    assert reason(watched.find_refusal(NOW_US + 1)) == "revoked by its jti"
+
+
+def test_it_is_looked_at_four_times_a_second() -> None:
+    watched = watch(gate(), ISSUER.token(exp=None))
+    looked: list[int] = []
+    for passed_us in range(0, SECOND, 50_000):
+        assert watched.find_refusal(NOW_US + passed_us) is None
+        looked.append(watched.looked_us - NOW_US)
+
+    assert sorted({*looked}) == [0, 250_000, 500_000, 750_000]
+
+
+def test_what_is_left_counts_from_any_time() -> None:
+    watched = watch(gate(), ISSUER.token(exp=NOW + 5))
+
+    assert watched.left_at(NOW_US + 4 * SECOND) == 11.0
+    assert watched.left_at(NOW_US + 16 * SECOND) == -1.0
+
+
+def test_what_tokens_are_judged_by_differs_with_keys_and_revocations() -> None:
+    opened = gate()
+    first = opened.fingerprint(NOW_US)
+    assert opened.fingerprint(NOW_US + SECOND) == first
+    opened.load_revocations(b'{"tokens": ["t1"]}', NOW_US)
+    second = opened.fingerprint(NOW_US)
+    assert second != first
+    opened.load_revocations(None, None)
+    stale_us = round(opened.config.keys_stale_seconds * SECOND)
+    assert opened.fingerprint(NOW_US) == second
+    assert opened.fingerprint(NOW_US + stale_us + SECOND) not in (first, second)
 
 
 def test_a_clock_that_was_set_back_is_no_reason_not_to_look() -> None:

@@ -357,10 +357,11 @@ def test_a_run_of_which_nothing_is_stored_when_the_process_ends_is_given_back() 
 
     effects, _ = effects_of(ExecuteRun(context, "main", run).program(), answer)
 
-    release, *told = effects[-3:]
+    release, *told = effects[-4:]
     assert isinstance(release, Transact)
     assert release.unit == ReleaseRun("o", "r", RunLease("n", 1), tried=False)
-    assert told == [Nudge("runs:main", "main"), Publish("r", (), "main")]
+    gone = Publish("r", ())
+    assert told == [Nudge("runs:main", "main"), Publish("r", (), "main"), gone]
 
 
 def test_a_run_of_what_this_node_does_not_host_fails() -> None:

@@ -18,6 +18,7 @@ from legation.effects import (
     Now,
     Nudge,
     Program,
+    Publish,
     RandomBytes,
     ThisNode,
     Transact,
@@ -373,5 +374,6 @@ def test_a_run_that_is_closed_as_blocked_fails_with_the_reason() -> None:
         (RandomBytes(8), bytes(8)),
         (Log, None),
         (finishes, Ended(kept=False)),
+        (Publish("r", ()), None),
     ]
     play(executed.program(), script)

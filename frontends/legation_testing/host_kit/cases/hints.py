@@ -51,16 +51,16 @@ def _behind(bench: Bench) -> Program[None]:
         found = yield from ask_at_once(NextEvents(run_id, after, LONG))
         expect(f"events behind {after}", found, _events(range(after + 1, 6)))
     found = yield from ask_in_vain(NextEvents(run_id, 5, SHORT))
-    expect("events behind the last", found, ())
+    expect("events behind the last", found, None)
 
 
 def _none(bench: Bench) -> Program[None]:
     run_id = bench.name("run")
-    expect("events of a silent run", (yield from ask_in_vain(NextEvents(run_id, 0, SHORT))), ())
+    expect("events of a silent run", (yield from ask_in_vain(NextEvents(run_id, 0, SHORT))), None)
     yield from _publish(bench.name("run"), 1)
     yield from _publish(run_id)
     found = yield from ask_in_vain(NextEvents(run_id, 0, SHORT))
-    expect("events of a run, when another had some", found, ())
+    expect("events of a run, when another had some", found, None)
 
 
 def _gap(bench: Bench) -> Program[None]:
@@ -220,7 +220,7 @@ CASES: Final = (
     Case(
         "NextEvents.none",
         NextEvents,
-        "Without news of its own run the answer is empty, after `timeout_seconds`",
+        "Without news of its own run the answer is None, after `timeout_seconds`",
         _none,
     ),
     Case(
