@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from attrs import define, evolve, field
 
-from ..effects import Concurrently, Now, Program
+from ..effects import NOW, Concurrently, Program
 from ..models.conversation import (
     Message,
     ModelFailed,
@@ -198,16 +198,10 @@ class Turn:
             return stopped
         try:
             while True:
-                while due := self.state.due[:AT_ONCE]:
-                    yield from self._carry_out(due)
-                if self.state.waits:
-                    return Waits()
-                if (last := self.state.last) is not None:
-                    result = last.result or ""
-                    if self.guards is not None:
-                        result = yield from self.guards.check_last(last)
-                    return self._final(result)
-                self.state = self.state.with_results(self.writer.journal.now_us)
+                if self.state.calls:
+                    end = yield from self._call_tools()
+                    if end is not None:
+                        return end
                 if self.writer.journal.spending is not None and (over := self._overspent(1)):
                     return over
                 reply = yield from self._ask()
@@ -218,6 +212,20 @@ class Turn:
                     return outcome
         except StepTooLarge as error:
             return Stopped("too_large", str(error))
+
+    def _call_tools(self) -> Program[Outcome | None]:
+        """Carry out the calls; return the end of the turn where they are that."""
+        while due := self.state.due[:AT_ONCE]:
+            yield from self._carry_out(due)
+        if self.state.waits:
+            return Waits()
+        if (last := self.state.last) is not None:
+            result = last.result or ""
+            if self.guards is not None:
+                result = yield from self.guards.check_last(last)
+            return self._final(result)
+        self.state = self.state.with_results(self.writer.journal.now_us)
+        return None
 
     # The model
 
@@ -248,7 +256,7 @@ class Turn:
                 self._count_failure(writer.journal.price(model, error.usage))
             raise
         self._answered_by = model
-        now_us = writer.journal.now_us = yield from Now()
+        now_us = writer.journal.now_us = yield NOW
         writer.look()
         reply = self._make_storable(reply)
         priced = writer.journal.prices is not None or reply.usage.cost_nano is not None
@@ -305,6 +313,10 @@ class Turn:
 
         Its calls have ids that no other call of the turn has.
         """
+        content, reasoning = storable(reply.content), storable(reply.reasoning)
+        if not (reply.calls or reply.thoughts):
+            same = content is reply.content and reasoning is reply.reasoning
+            return reply if same else evolve(reply, content=content, reasoning=reasoning)
         taken = [call.call.id for call in self.state.calls]
         calls: list[ToolCall] = []
         for call in reply.calls:
@@ -314,10 +326,10 @@ class Turn:
         thoughts = (evolve(one, block=storable(one.block)) for one in reply.thoughts)
         return evolve(
             reply,
-            content=storable(reply.content),
+            content=content,
             calls=tuple(calls),
             thoughts=tuple(thoughts),
-            reasoning=storable(reply.reasoning),
+            reasoning=reasoning,
         )
 
     def _admit(self, reply: Reply, now_us: int) -> tuple[CallState, ...]:
@@ -449,9 +461,9 @@ class Turn:
         call, place = self.state.calls[index], writer.prefix + self.state.place(index)
         try:
             if self.tool_set.again(call) == "never":
-                yield from journal.check_lease((yield from Now()))
+                yield from journal.check_lease((yield NOW))
             call = yield from self.tool_set.carry_out(call, writer, place)
-            journal.now_us = yield from Now()
+            journal.now_us = yield NOW
             call = evolve(call, ended_us=journal.now_us)
             self.state = self.state.with_call(index, call)
             self._in_hand -= 1

@@ -373,7 +373,7 @@ def store_end(journal: Journal, end: End) -> Program[Ended]:
         if ended.state is not None:
             last = events[-1]
             events = (*events[:-1], evolve(last, data=fill_state(last.data, ended.state)))
-        yield from Publish(run.run_id, events, journal.database)
+        yield Publish(run.run_id, events, journal.database)
         if finish.letters:
             yield from Nudge(f"outbox:{journal.database}", journal.database)
     return ended

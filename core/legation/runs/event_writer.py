@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from attrs import define, evolve, field
 
-from ..effects import AwaitNudge, Log, Now, Nudge, Program, Publish
+from ..effects import NOW, AwaitNudge, Log, Nudge, Program, Publish
 from ..hosted.notify import NotifyRule
 from ..models.conversation import Usage, storable
 from ..models.prices import Priced, PriceList
@@ -259,7 +259,7 @@ class Journal:
             LeaseLost: The run is no longer ours.
             CancelAsked: Somebody wants it to end.
         """
-        self.now_us = yield from Now()
+        self.now_us = yield NOW
         member = self.member
         if member is not None and not member.beaten_us <= self.now_us < member.late_us:
             yield from member.try_to_beat(self.node)
@@ -333,7 +333,7 @@ class Journal:
             self.bytes += count_octets(list_texts(events, records))
             self._note_stored(len(events), records)
             if events:
-                yield from Publish(self.run.run_id, events, self.database)
+                yield Publish(self.run.run_id, events, self.database)
         if self._waiting:
             yield from Nudge(self._topic)
         self._heed(asked)

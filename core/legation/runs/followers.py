@@ -150,7 +150,7 @@ class _Follower:
         Raises:
             RunStalled: Nobody has held the run for a while.
         """
-        events = yield from NextEvents(self.run_id, self.after, self.poll)
+        events: tuple[StoredEvent, ...] = yield NextEvents(self.run_id, self.after, self.poll)
         if not events:
             page = yield from self.look()
             events = mark_final(page.events) if self.over else page.events
@@ -208,7 +208,7 @@ class _Follower:
             data = event.data
             if self.indexed:
                 data = f'{data[:-1]},"event_index":{event.seq - 1}}}'
-            yield from Emit(encode(event.name, data, EventId(self.run_id, event.seq)))
+            yield Emit(encode(event.name, data, EventId(self.run_id, event.seq)))
 
     def go_on(self, followed: Followed) -> Program[Unfinished | None]:
         """Emit what comes until the run is over, a comment now and then while nothing does.
@@ -310,7 +310,7 @@ def _tail_of_member(followed: Followed, after: int) -> Program[Unfinished | None
             if run_id_of(event) != followed.run_id:
                 continue
             if event.seq > after or event.final:
-                yield from Emit(encode(event.name, event.data, EventId(followed.run_id, event.seq)))
+                yield Emit(encode(event.name, event.data, EventId(followed.run_id, event.seq)))
                 emitted_us, after = now_us, event.seq
             if class_of(event.name) in ENDS:
                 return None

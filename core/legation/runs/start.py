@@ -106,7 +106,7 @@ def start(
         started = yield from _store(component.database, unit, change)
         if (claim := started.claim) is not None:
             place = subject if room else None
-            yield from Spawn(ExecuteRun(context, component.database, claim, place))
+            yield Spawn(ExecuteRun(context, component.database, claim, place))
             given = True  # from now on the program there has the place
     finally:
         if not given:

@@ -159,17 +159,17 @@ class TurnState:
     @property
     def messages(self) -> tuple[Message, ...]:
         """The whole conversation."""
-        return (*self.before, *(said.message for said in self.said))
+        return (*self.before, *[said.message for said in self.said])
 
     @property
     def reasoning(self) -> str:
         """What was seen of the model's thoughts, of one answer after the other."""
-        return "\n\n".join(filter(None, (said.message.reasoning for said in self.said)))
+        return "\n\n".join([said.message.reasoning for said in self.said if said.message.reasoning])
 
     @property
     def due(self) -> tuple[int, ...]:
         """The places of the calls that can be carried out."""
-        return tuple(n for n, call in enumerate(self.calls) if call.standing is Standing.DUE)
+        return tuple([n for n, call in enumerate(self.calls) if call.standing is Standing.DUE])
 
     @property
     def waits(self) -> bool:
