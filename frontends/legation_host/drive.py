@@ -441,7 +441,7 @@ async def _interruptible(turn: _Turn, effect: Interruptible[R]) -> R | Interrupt
     No task stands by for the nudge: it calls the scope.
     """
     since, nudged = turn.seen.get(effect.topic, turn.nudged), False
-    with anyio.CancelScope(deadline=anyio.current_time() + effect.timeout_seconds) as scope:
+    with turn.resources.native.limit(effect.timeout_seconds) as scope:
         call = scope.cancel
 
         def interrupt() -> None:

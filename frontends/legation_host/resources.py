@@ -15,6 +15,7 @@ from .functions import Functions
 from .hints import Hints
 from .hub import Hub
 from .logs import ShowError, Write, hide_error
+from .native import Native, find_native
 from .pace import Pace
 
 if TYPE_CHECKING:  # a host without a platform does not load the migrations
@@ -35,6 +36,7 @@ class Resources:
         hints: Of each database whose other nodes can be heard.
         show_error: Takes what programs raised, beside the line that the log has for it.
         guard: Is asked at each `Transact`; None where programs bring their own, or need none.
+        native: Makes the events and scopes of the event loop.
     """
 
     databases: Mapping[str, Database]
@@ -51,3 +53,4 @@ class Resources:
     hints: Mapping[str, Hints] = field(factory=dict[str, Hints])
     show_error: ShowError = hide_error
     guard: SchemaGuard | None = None
+    native: Native = field(factory=find_native, init=False)

@@ -35,7 +35,7 @@ from ..store.steps import StepKind
 from ..tools import Again
 from ..tools.shapes import Shape
 from ..tools.structured import check_output
-from ..values import frozen
+from ..values import copy_with, frozen
 from .event_writer import EventWriter, Journal
 from .events import (
     ABSENT,
@@ -284,7 +284,7 @@ class Turn:
 
     def _count_failure(self, usage: Usage) -> None:
         """Count what requests without an answer have used: their providers ask to be paid."""
-        self.state = evolve(self.state, usage=self.state.usage.plus(usage))
+        self.state = copy_with(self.state, usage=self.state.usage.plus(usage))
         self.writer.journal.count(usage)
 
     def _note_answer(self, outcome: Mapping[str, Any]) -> None:
@@ -339,14 +339,14 @@ class Turn:
         would say that it was asked for.
         """
         admitted = (self.tool_set.admit(call, now_us) for call in reply.calls)
-        calls = tuple(evolve(call, announced=call.failed or call.waits) for call in admitted)
+        calls = tuple(copy_with(call, announced=call.failed or call.waits) for call in admitted)
         for call in calls:
             if call.announced:
-                asked = evolve(call, standing=call.needs or Standing.DUE, result=None)
+                asked = copy_with(call, standing=call.needs or Standing.DUE, result=None)
                 self.writer.note(ToolCallStarted(tool_execution(asked)))
             if call.failed:
                 self.writer.note(ToolCallError(tool_execution(call), call.result))
-        self.state = evolve(self.state, calls=(*self.state.calls, *calls))
+        self.state = copy_with(self.state, calls=(*self.state.calls, *calls))
         return calls
 
     def _beyond(self) -> Stopped | None:
@@ -384,7 +384,7 @@ class Turn:
         first = self.state.first_seconds
         self._note_answer(encode_model(said, reply.usage, first, correction=sentence))
         corrected = self.state.with_message(Message("user", sentence), now_us)
-        self.state = evolve(corrected, corrected=True)
+        self.state = copy_with(corrected, corrected=True)
         return None
 
     def _final(self, result: str) -> Answered | Stopped:
@@ -402,7 +402,7 @@ class Turn:
             call = self.state.calls[index]
             begun = call.started_us is not None and call.ended_us is None
             if call.standing is Standing.DONE and begun:
-                call = evolve(call, ended_us=self.writer.journal.now_us)
+                call = copy_with(call, ended_us=self.writer.journal.now_us)
                 self.state = self.state.with_call(index, call)
                 self._tell(index, call)
 
@@ -419,14 +419,14 @@ class Turn:
                 continue
             way = resolve_doubt(self.tool_set.again(call), self.in_doubt)
             if way == "again":
-                call = evolve(call, in_doubt=False)
+                call = copy_with(call, in_doubt=False)
             elif way == "ask":
-                call = evolve(call, standing=Standing.CONFIRM, needs=Standing.CONFIRM)
+                call = copy_with(call, standing=Standing.CONFIRM, needs=Standing.CONFIRM)
             elif way == "end":
                 return Stopped(INTERRUPTED, ENDED_IN_DOUBT.format(call.call.name))
             else:
-                call = evolve(call, in_doubt=False).with_result(NOT_KNOWN, failed=True)
-                call = evolve(call, ended_us=self.writer.journal.now_us)
+                call = copy_with(call, in_doubt=False).with_result(NOT_KNOWN, failed=True)
+                call = copy_with(call, ended_us=self.writer.journal.now_us)
                 self._tell(index, call)
             self.state = self.state.with_call(index, call)
         return None
@@ -439,7 +439,7 @@ class Turn:
             if call.started_us is not None and call.member is not None:
                 continue  # the member goes on
             begins = call.started_us is None
-            call = evolve(call, started_us=writer.journal.now_us)
+            call = copy_with(call, started_us=writer.journal.now_us)
             self.state = self.state.with_call(index, call)
             if begins and not call.announced:
                 writer.note(ToolCallStarted(tool_execution(call)))
@@ -464,7 +464,7 @@ class Turn:
                 yield from journal.check_lease((yield NOW))
             call = yield from self.tool_set.carry_out(call, writer, place)
             journal.now_us = yield NOW
-            call = evolve(call, ended_us=journal.now_us)
+            call = copy_with(call, ended_us=journal.now_us)
             self.state = self.state.with_call(index, call)
             self._in_hand -= 1
             if not call.waits:
