@@ -466,7 +466,9 @@ COMPARED = frozenset({"migrate", "runs", "startup", "webhooks"})  # benchmarks t
 # Those that write their figures where they are told.
 WRITING = frozenset({"http_load", "memory", "model_stream", "scaling", "startup"})
 # What benchmarks use, and what needs more than the session has.
-APART = frozenset({"console", "fuzz_peer", "model_server", "peer", "plot", "shapes", "steps"})
+APART = frozenset(
+    {"console", "fuzz_peer", "model_server", "peer", "plot", "run_cpu", "shapes", "steps"}
+)
 
 
 @nox.session(default=False)

@@ -2,7 +2,8 @@
 
 An effect is a frozen value.  A program yields effects and is sent their answers; only whoever
 drives the program (`legation_host`, a test) acts.  The parameter of `Asks` is the type of the
-answer, so after `now = yield from Now()` a type checker knows that `now` is an `int`.
+answer, so after `now = yield from Now()` a type checker knows that `now` is an `int`.  On the way
+of every run it is `now: int = yield NOW`, which runs no generator and makes no value.
 
 Rules between the two halves:
 
@@ -24,6 +25,7 @@ from typing import (
     TYPE_CHECKING,
     Any,
     ClassVar,
+    Final,
     Generic,
     Protocol,
     Self,
@@ -43,6 +45,8 @@ if TYPE_CHECKING:  # a program that asks for none of them does not load the stor
     from .store.units import Unit
 
 __all__ = [
+    "NOW",
+    "THIS_NODE",
     "Asks",
     "AwaitNudge",
     "AwaitOutcome",
@@ -118,6 +122,9 @@ class Now(_Immediate[int]):
     """The wall clock: microseconds since the Unix epoch, UTC."""
 
 
+NOW: Final = Now()
+
+
 @frozen
 class RandomBytes(_Immediate[bytes]):
     """Exactly `size` unpredictable bytes."""
@@ -128,6 +135,9 @@ class RandomBytes(_Immediate[bytes]):
 @frozen
 class ThisNode(_Immediate[str]):
     """The name of this process among its peers: unique per start, never reused."""
+
+
+THIS_NODE: Final = ThisNode()
 
 
 @frozen

@@ -53,7 +53,7 @@ from .config import (
     Retention,
     Team,
 )
-from .effects import Job, Log, Now, Program, RandomBytes, ThisNode, Transact
+from .effects import NOW, Job, Log, Now, Program, RandomBytes, ThisNode, Transact
 from .hosted.argument_types import type_faults
 from .hosted.registry import Component, Registry, build
 from .hosted.retention import find_growth
@@ -96,7 +96,6 @@ __all__ = ["MeasuredResponder", "Platform", "Responder", "with_environment"]
 
 # Asked for by every request, and made once.  `yield` is quicker than the `yield from` that knows
 # the type of the answer, and where every request passes that counts.
-_NOW: Final = Now()
 _ANY_ID: Final = RandomBytes(16)
 
 
@@ -683,7 +682,7 @@ class Platform:
                 owners count also where authorization is off, and the Authorization header is the
                 outer application's: it is not looked at.  Without one, the token says who asks.
         """
-        now_us: int = yield _NOW
+        now_us: int = yield NOW
         request_id = read_request_id(request)
         if not request_id:
             drawn: bytes = yield _ANY_ID
@@ -703,7 +702,7 @@ class Platform:
                 body = self._stream_body(arrival, answer)
                 next(body)
                 return evolve(answer, body=body)
-            end_us: int = yield _NOW
+            end_us: int = yield NOW
             self.telemetry.count_answer(arrival, answer.status, end_us)
             if arrival.recorded:
                 self._record(arrival, answer.status, end_us)
@@ -747,10 +746,10 @@ class Platform:
         place, arrival.place = cast("Held", arrival.place), None  # no stream begins without one
         whole = False
         try:
-            yield _NOW
+            yield NOW
             end = yield from answer.body
             if end is None:
-                end_us = yield from Now()
+                end_us: int = yield NOW
                 whole = True
                 self.telemetry.count_answer(arrival, answer.status, end_us)
                 if arrival.recorded:

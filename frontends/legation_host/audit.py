@@ -20,6 +20,7 @@ from legation.store.audit_entries import AuditEntry
 from legation.store.failures import StoreFailure
 
 from .logs import Write
+from .native import Event, find_native
 
 __all__ = ["Trail", "WriteAudit"]
 
@@ -46,8 +47,8 @@ class Trail:
     write: Write
     store: Store | None = None
     _waiting: list[AuditEntry] = field(factory=list[AuditEntry], init=False)
-    _some: anyio.Event = field(factory=anyio.Event, init=False)
-    _many: anyio.Event = field(factory=anyio.Event, init=False)
+    _some: Event = field(factory=anyio.Event, init=False)
+    _many: Event = field(factory=anyio.Event, init=False)
 
     def record(self, entry: AuditEntry) -> None:
         """Take `entry`; it is stored within a tenth of a second, or logged where that fails."""
@@ -66,12 +67,13 @@ class Trail:
         What arrives while a batch is stored is gathered in its turn: a commit costs as much as
         some tens of entries.
         """
+        native = find_native()
         while True:
             await self._some.wait()
-            with anyio.move_on_after(GATHER_SECONDS):
+            with native.limit(GATHER_SECONDS):
                 await self._many.wait()
             await self._store_batch()
-            self._some, self._many = anyio.Event(), anyio.Event()
+            self._some, self._many = native.make_event(), native.make_event()
             if self._waiting:
                 self._some.set()
             if len(self._waiting) >= BATCH:

@@ -4,6 +4,8 @@ An immediate effect is performed without leaving the turn: no await, no checkpoi
 the scheduler, because those cost ten to a hundred times what the effect itself does.  The rest is
 awaited, but for a `Transact` whose database reads on the thread of the event loop.
 
+At each `Transact` the guard of the schemas is asked, and at nothing else.
+
 The other half of this contract is `legation.effects`.
 """
 
@@ -11,7 +13,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -61,6 +63,7 @@ from legation.effects import (
 )
 from legation.incidents import where
 from legation.programs import Streams
+from legation.store.failures import NotServed
 from legation.store.health import Inspection
 from legation.store.run_rows import StoredEvent
 
@@ -69,6 +72,10 @@ from .functions import Pieces
 from .pace import Blocked, place
 from .read_ahead import ReadAhead
 from .resources import Resources
+
+if TYPE_CHECKING:
+    from legation.migrations.schema_guard import SchemaGuard
+    from legation.store.units import Unit
 
 __all__ = ["PERFORMERS", "BodySource", "Sink", "drive", "spawn"]
 
@@ -181,6 +188,7 @@ async def drive(
     of work raises, and an `inner` program that it waits for.  With a `label` steps are measured.
     """
     turn = _Turn(resources, body, sink, label)
+    guard, awaited = resources.guard, _AWAITED
     send = resources.pace.measure(label, program) if label else program.send
     resume: Callable[[Any], Effect] = send
     value: Any = None
@@ -191,12 +199,14 @@ async def drive(
             except StopIteration as stop:
                 if turn.gathered:
                     await turn.flush()
-                return cast("R", stop.value)
+                result: R = stop.value
+                return result
             except Exception as error:
                 if inner and not isinstance(error, Blocked):
                     raise _Thrown(error) from None
                 raise
-            perform = _IMMEDIATE.get(type(effect))
+            kind: type[Any] = type(effect)
+            perform = _IMMEDIATE.get(kind)
             if turn.left <= 0:
                 await turn.breathe()
             turn.left -= 1
@@ -204,17 +214,18 @@ async def drive(
             try:
                 if perform is not None:
                     value = perform(turn, effect)
-                elif isinstance(effect, Transact) and (
-                    read := resources.databases[effect.database].inline(effect.unit)
-                ):
-                    try:
-                        value = read(effect.unit)
-                    except Exception as error:  # noqa: BLE001 (thrown into the program)
-                        resume, value = program.throw, error
-                else:
-                    if turn.gathered:
-                        await turn.flush()
-                    value = await _performer(type(effect), program)(turn, effect)
+                    continue
+                if isinstance(effect, Transact):
+                    if guard is not None and effect.database in guard.reasons:
+                        _refuse(guard, effect)
+                    if read := resources.databases[effect.database].inline(effect.unit):
+                        value = await _read(resources, effect, read)
+                        continue
+                if turn.gathered:
+                    await turn.flush()
+                if kind not in awaited:
+                    raise Misuse(not_an_effect(place(program), kind))
+                value = await awaited[kind](turn, effect)
             except _Thrown as thrown:
                 resume, value = program.throw, thrown.error
     finally:
@@ -231,14 +242,6 @@ class _Thrown(Exception):
     def __init__(self, error: Exception) -> None:
         super().__init__(error)
         self.error = error
-
-
-def _performer(kind: type[Any], program: Program[Any]) -> Callable[[_Turn, Any], Any]:
-    """Return what performs an effect of `kind` that is not immediate."""
-    performer = _AWAITED.get(kind)
-    if performer is None:
-        raise Misuse(not_an_effect(place(program), kind))
-    return performer
 
 
 def _find_stream(turn: _Turn, number: int, kind: type[S]) -> S | None:
@@ -321,11 +324,45 @@ async def _read_body(turn: _Turn, effect: ReadBody) -> bytes | None:
     return b"" if turn.body is None else await turn.body.read(effect.limit)
 
 
-async def _transact(turn: _Turn, effect: Transact[R]) -> R:
-    database = turn.resources.databases[effect.database]
+async def _read(
+    resources: Resources, effect: Transact[R], read: Callable[[Unit[R]], R]
+) -> R | None:
+    """Read on this thread, and wait for nothing but what the guard asks after a failure."""
     try:
-        return await database.run(effect.unit)
+        return read(effect.unit)
     except Exception as error:  # noqa: BLE001 (thrown into the program)
+        await _learn(resources, effect, error)
+    return None  # never: what `_learn` is given is thrown
+
+
+async def _transact(turn: _Turn, effect: Transact[Any]) -> Any:
+    unit, answer, trouble = effect.unit, None, None
+    try:
+        answer = await turn.resources.databases[effect.database].run(unit)
+    except Exception as error:  # noqa: BLE001 (thrown into the program)
+        trouble = error
+    if trouble is not None or unit.exclusive:  # as a migration is, of which the guard learns
+        await _learn(turn.resources, effect, trouble)
+    return answer
+
+
+def _refuse(guard: SchemaGuard, effect: Transact[Any]) -> None:
+    """Throw the refusal of `guard` into the program, where there is one."""
+    try:
+        guard.refuse(effect)
+    except NotServed as refused:
+        raise _Thrown(refused) from None
+
+
+async def _learn(resources: Resources, effect: Transact[Any], error: Exception | None) -> None:
+    """Let the guard learn how `effect` ended, then throw `error` into the program.
+
+    What the guard raises is thrown instead.
+    """
+    lesson = None if resources.guard is None else resources.guard.lesson(effect, error)
+    if lesson is not None:
+        await drive(resources, lesson, inner=True)
+    if error is not None:
         raise _Thrown(error) from None
 
 
@@ -424,7 +461,7 @@ async def _interruptible(turn: _Turn, effect: Interruptible[R]) -> R | Interrupt
     No task stands by for the nudge: it calls the scope.
     """
     since, nudged = turn.seen.get(effect.topic, turn.nudged), False
-    with anyio.CancelScope(deadline=anyio.current_time() + effect.timeout_seconds) as scope:
+    with turn.resources.native.limit(effect.timeout_seconds) as scope:
         call = scope.cancel
 
         def interrupt() -> None:

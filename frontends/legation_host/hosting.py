@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Final
 
@@ -66,7 +66,7 @@ async def open_platform(
         HostError: A database cannot be used, in words for the operator.
         LifeMisuse: The platform is open already, or what this returns is entered or left twice.
     """
-    with hold(platform):
+    with hold(platform), _ask_guard(platform):
         if tells:
             log_findings(platform, log)
         taken = (observer or Observer(), noted or NOWHERE)
@@ -74,6 +74,16 @@ async def open_platform(
         async with opened as host:
             host.show_error = show_error
             yield host
+
+
+@contextmanager
+def _ask_guard(platform: Platform) -> Generator[None]:
+    """Let the guard of the schemas be asked by the host, and wrap no program of the platform."""
+    platform.schema_guard.at_host = True
+    try:
+        yield
+    finally:
+        platform.schema_guard.at_host = False
 
 
 @asynccontextmanager
@@ -95,6 +105,7 @@ async def _open_held(
     opened = open_host(urls, log=log, write_audit=platform.write_audit, hub=Hub())
     async with opened as host:
         host.pace = Pace(log, noted)
+        host.guard = platform.schema_guard
         if host.hints:
             observer.sources.append(partial(hint_gauges, host.hints))
         await host.run(platform.startup())

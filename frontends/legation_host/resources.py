@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from anyio.abc import TaskGroup
 from attrs import define, field
@@ -14,7 +15,11 @@ from .functions import Functions
 from .hints import Hints
 from .hub import Hub
 from .logs import ShowError, Write, hide_error
+from .native import Native, find_native
 from .pace import Pace
+
+if TYPE_CHECKING:  # a host without a platform does not load the migrations
+    from legation.migrations.schema_guard import SchemaGuard
 
 __all__ = ["Resources"]
 
@@ -30,6 +35,8 @@ class Resources:
         tasks: What goes on beside the programs; cancelled when the host closes.
         hints: Of each database whose other nodes can be heard.
         show_error: Takes what programs raised, beside the line that the log has for it.
+        guard: Is asked at each `Transact`; None where programs bring their own, or need none.
+        native: Makes the events and scopes of the event loop.
     """
 
     databases: Mapping[str, Database]
@@ -45,3 +52,5 @@ class Resources:
     pace: Pace = field(factory=Pace)
     hints: Mapping[str, Hints] = field(factory=dict[str, Hints])
     show_error: ShowError = hide_error
+    guard: SchemaGuard | None = None
+    native: Native = field(factory=find_native, init=False)

@@ -46,6 +46,7 @@ from .commit_lock import open_commit_lock
 from .logs import Write, quiet
 from .long_reads import LongReads
 from .names import Names, place_beside
+from .native import Event, find_native
 from .sqlite_connection import (
     MEMORY,
     Connect,
@@ -111,10 +112,10 @@ class _Ticket(Generic[R]):
     """
 
     unit: Unit[R]
+    done: Event
     queued: float = field(factory=time.monotonic)
     taken: bool = False
     expired: StoreFailure | None = None
-    done: anyio.Event = field(factory=anyio.Event)
     result: R | None = None
     error: BaseException | None = None
     abandoned: bool = False
@@ -174,6 +175,7 @@ class SqliteDatabase:
         self._taking = threading.Lock()
         self._queue: SimpleQueue[_Ticket[Any] | None] = SimpleQueue()
         self._wake: Wake = _nobody
+        self._make_event: Callable[[], Event] = anyio.Event
         self._closed = False
         self._units = self._commits = 0
         self._thread = threading.Thread(target=self._serve, name=f"sqlite {name}", daemon=True)
@@ -207,8 +209,8 @@ class SqliteDatabase:
         if unit.long and self._long is not None:
             return await self._long.run(unit)
         if self._wake is _nobody:
-            self._wake = waker()
-        ticket = _Ticket(unit)
+            self._wake, self._make_event = waker(), find_native().make_event
+        ticket = _Ticket(unit, self._make_event())
         self._waiting[ticket] = None
         self._queue.put(ticket)
         try:

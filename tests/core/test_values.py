@@ -8,7 +8,8 @@ import pytest
 from attrs import field
 from attrs.exceptions import FrozenInstanceError
 
-from legation.values import frozen
+from legation.runs.turn_state import CallState, TurnState
+from legation.values import copy_with, frozen
 
 
 @frozen
@@ -173,3 +174,30 @@ def test_an_order_of_its_own_goes_with_it() -> None:
             return bool(self.value > other.value)
 
     assert max(Reversed(1), Reversed(2)) == Reversed(1)
+
+
+@frozen(kw_only=True, slots=False)
+class Open:
+    a: int
+    b: str = "b"
+    c: tuple[int, ...] = ()
+
+
+def test_a_copy_with_changes_is_what_evolve_returns() -> None:
+    value = Open(a=1, c=(1, 2))
+    copy = copy_with(value, b="else", c=())
+
+    assert copy == attrs.evolve(value, b="else", c=()) == Open(a=1, b="else")
+    assert (hash(copy), repr(copy)) == (hash(Open(a=1, b="else")), repr(Open(a=1, b="else")))
+    assert value == Open(a=1, c=(1, 2))
+    with pytest.raises(FrozenInstanceError):
+        copy.a = 2  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("cls", [TurnState, CallState])
+def test_what_is_copied_on_the_way_of_a_run_is_made_for_it(cls: type[Any]) -> None:
+    looked_at = [one.name for one in attrs.fields(cls) if one.validator or one.converter]
+
+    assert looked_at == []
+    assert not hasattr(cls, "__attrs_post_init__")
+    assert "__slots__" not in vars(cls)

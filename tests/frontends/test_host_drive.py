@@ -49,9 +49,11 @@ from legation.effects import (
     Unreachable,
     Yielding,
 )
+from legation.migrations.schema_guard import SchemaGuard
 from legation.store.audit import AuditEntry
-from legation.store.failures import Busy, Conflict, WrongSchema
+from legation.store.failures import Busy, Conflict, StoreFailure, WrongSchema
 from legation.store.run_rows import StoredEvent
+from legation.store.units import Unit
 from legation_host import Host, open_host
 from legation_host.drive import GATHERED_BYTES, PERFORMERS, TURN
 from legation_host.errors import LifeMisuse, Misuse
@@ -202,6 +204,54 @@ def test_a_failure_of_a_database_is_thrown_in_where_it_was_asked(backend: str) -
         return seen
 
     assert performed(backend, program()) == ["Conflict", "WrongSchema"]
+
+
+class Guarding(SchemaGuard):
+    """A guard whose looks find what the test says, by asking for nothing but the time."""
+
+    def __init__(self, found: str | None) -> None:
+        super().__init__(("main",))
+        self.found = found
+
+    def lesson(self, effect: Transact[Any], trouble: BaseException | None) -> Program[None] | None:
+        return self.look_again(effect) if isinstance(trouble, WrongSchema) else None
+
+    def look_again(self, effect: Transact[Any]) -> Program[None]:
+        yield from Now()
+        if self.found is not None:
+            self.reasons["main"] = self.found
+        self.refuse(effect)
+
+
+def tried(*units: Unit[Any]) -> Program[list[str]]:
+    """Run `units`, and return how each failed."""
+    seen: list[str] = []
+    for unit in units:
+        try:
+            yield from Interruptible(iter(Transact("main", unit)), "never", 5.0)
+            seen.append("done")
+        except StoreFailure as failure:
+            seen.append(f"{type(failure).__name__} {failure}".partition(" incident")[0])
+    return seen
+
+
+@BACKENDS
+@pytest.mark.parametrize("file", [True, False], ids=["on the loop", "in the writer"])
+@pytest.mark.parametrize("found", [None, "too old"])
+def test_the_guard_is_asked_at_each_unit(
+    backend: str, file: bool, found: str | None, tmp_path: Path
+) -> None:
+    async def main() -> list[str]:
+        url = f"sqlite:///{tmp_path}/{backend}.db" if file else "sqlite://"
+        async with open_host({"main": url}) as host:
+            await host.databases["main"].run(Create())
+            host.guard = Guarding(found)
+            return await host.run(tried(Count(), Missing(), Count(), Put("ada")))
+
+    expected = ["done", "WrongSchema", "done", "done"]
+    if found is not None:
+        expected = ["done", *(3 * ["NotServed too old"])]
+    assert run(backend, main) == expected
 
 
 @BACKENDS

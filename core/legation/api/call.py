@@ -14,7 +14,7 @@ from ..access.authenticator import Authenticator, TokenRefused
 from ..access.decide import Allow, AllowOnly, Decision, Deny, Principal, name_of, owner_of
 from ..access.token_watch import TokenWatch, watch_token
 from ..channels.identity import Identity
-from ..effects import Program, ThisNode, Transact
+from ..effects import THIS_NODE, Program, Transact
 from ..hosted.registry import Registry
 from ..http.messages import Answer, Request
 from ..http.refusals import Refusal, TooManyRequests
@@ -24,7 +24,7 @@ from ..runs.executor import ExecutorContext
 from ..runs.ids import new_id, uuid_text
 from ..shares.exceeded import Exceeded
 from ..shares.table import Account
-from ..store.audit import Audited
+from ..store.audit import Audited, Changed
 from ..store.audit_entries import AuditEntry
 from ..store.health import Condition
 from ..store.units import Unit
@@ -279,13 +279,13 @@ class Call:
             status: What will be answered when the change is kept; that of the route, unless given.
             resource: What is changed, as the trail names it; what the path names, unless given.
         """
-        node = yield from ThisNode()
+        node: str = yield THIS_NODE
         status = status or self.success
         entry = self.audit.entry(status, resource)
         cluster = self.context.cluster
         known = cluster.chain_ends[database]
         audited = Audited(unit, node, entry, cluster.trail_keys.signing, known)
-        changed = yield from Transact(database, audited)
+        changed: Changed[R] = yield Transact(database, audited)
         if changed.kept:
             self.audit.stored = status
         return changed.result

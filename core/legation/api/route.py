@@ -154,7 +154,7 @@ class Route:
     def _read_form(self, shape: type[FormShape], call: Call, given: list[Any]) -> Program[Handled]:
         if refused := call.begin_body():
             return refused
-        sent = yield from ReadBody(self.body_limit)
+        sent: bytes | None = yield ReadBody(self.body_limit)
         if sent is None:
             return TooLarge(self.body_limit)
         if (held := call.audit.arrival.reading) is not None:
@@ -178,7 +178,7 @@ class Route:
     ) -> Program[Handled]:
         if refused := call.begin_body():
             return refused
-        sent = yield from ReadBody(self.body_limit)
+        sent: bytes | None = yield ReadBody(self.body_limit)
         if sent is None:
             return TooLarge(self.body_limit)
         if (held := call.audit.arrival.reading) is not None:

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 from attrs import evolve, field
 
 from ..effects import Program
+from ..json_encoding import make_encode
 from ..values import frozen
 
 __all__ = [
@@ -124,9 +125,12 @@ Answer: TypeAlias = Response | Streamed
 """What `Platform.answer` returns."""
 
 
-_encode: Final = json.JSONEncoder(
-    separators=(",", ":"), ensure_ascii=False, check_circular=False, allow_nan=False
-).encode
+compact_json: Final = make_encode(
+    json.JSONEncoder(
+        separators=(",", ":"), ensure_ascii=False, check_circular=False, allow_nan=False
+    )
+)
+"""Encode a value on one line, without spaces; NaN and infinity are a `ValueError`."""
 
 
 def _make_unchecked(status: int, headers: Headers, body: bytes) -> Response:
@@ -160,11 +164,6 @@ def without_body(answer: Answer) -> Answer:
         return evolve(answer, body=b"")
     answer.body.close()
     return Response(answer.status, answer.headers)
-
-
-def compact_json(value: Any) -> str:
-    """Encode `value` on one line, without spaces; NaN and infinity are a `ValueError`."""
-    return _encode(value)
 
 
 def json_response(status: int, value: Any, headers: Headers = ()) -> Response:

@@ -6,6 +6,10 @@ behind, drifted, or ahead of code that may not serve it, whatever needs its sche
 
 The same look tells whether the database is well (`store.health`): it answers in time, has room, and
 its file is the one that was opened.  What a request learns of that counts at once.
+
+A host asks the guard at each `Transact`: `refuse` before it, where the database stands in
+`reasons`, and `lesson` behind it.  For a host that does not ask, programs are wrapped in one that
+does.
 """
 
 from __future__ import annotations
@@ -64,6 +68,12 @@ ANSWER_SECONDS: Final = 10.0
 _SAY_MORE: Final = (DatabaseFull, FileReplaced)
 """The failures that concern the whole database; a connection that broke may be one of many."""
 
+_TELLING: Final = (*_SAY_MORE, WrongSchema)
+
+# What the guard itself asks for, told from the same asked by others by being these very values.
+_LEDGER: Final = ReadLedger()
+_PROBE: Final = ProbeWrite()
+
 # How long the start of a node waits for the locks of a database: nobody is answered meanwhile.
 # What is left to do then is done by `WatchSchema`.
 START_PATIENCE_US: Final = 3_000_000
@@ -81,6 +91,7 @@ class SchemaGuard:
         due: The databases that this node is to migrate by itself, and has not yet.  Once it has,
             or has found one served, it never does so again: whoever takes a database down to an
             older version finds it left there.
+        at_host: The host that drives the programs asks at each `Transact`: no program is wrapped.
     """
 
     databases: Sequence[str]
@@ -90,6 +101,8 @@ class SchemaGuard:
     readings: dict[str, LedgerReading] = field(factory=dict[str, LedgerReading], init=False)
     conditions: dict[str, Condition] = field(factory=dict[str, Condition], init=False)
     refused: set[str] = field(factory=set[str], init=False)
+    at_host: bool = field(default=False, init=False)
+    _migrating: set[str] = field(factory=set[str], init=False)
     _handlers: Handlers = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -116,7 +129,11 @@ class SchemaGuard:
         stands = yield from self._read(name, seconds)
         if stands is not None and name in self.due:
             if not stands.may_serve:
-                yield from self._migrate(name)
+                self._migrating.add(name)
+                try:
+                    yield from self._migrate(name)
+                finally:
+                    self._migrating.discard(name)
                 yield from self._read(name)
             else:
                 self.due.discard(name)
@@ -127,7 +144,7 @@ class SchemaGuard:
         if notice is not None:
             yield from self._note(name, notice)
         elif name not in self.refused and self.conditions.get(name) is Condition.FULL:
-            yield from self._ask(name, ProbeWrite(), Notice.STORED, PATIENCE_SECONDS)
+            yield from self._ask(name, _PROBE, Notice.STORED, PATIENCE_SECONDS)
         self.refused.discard(name)
         if self.conditions.get(name) is not Condition.REPLACED:
             yield from self.look(name, PATIENCE_SECONDS)
@@ -165,7 +182,7 @@ class SchemaGuard:
         yield from Log("error", "database_unavailable", (database, *reason))
 
     def _read(self, name: str, seconds: float = ANSWER_SECONDS) -> Program[Assessment | None]:
-        reading = yield from self._ask(name, ReadLedger(), Notice.ANSWERED, seconds)
+        reading = yield from self._ask(name, _LEDGER, Notice.ANSWERED, seconds)
         if reading is None or self.conditions.get(name) is Condition.REPLACED:
             return None
         self.readings[name] = reading
@@ -201,43 +218,64 @@ class SchemaGuard:
             yield from Log("info", "database_migrated", (("database", name), version))
 
     def guard(self, program: Program[R]) -> Program[R]:
-        """Run `program` and those within it, and keep them from databases that are not served."""
-        return intercept(program, self._handlers)
+        """Keep `program`, and those within it, from databases that are not served.
 
-    def _transact(self, effect: Transact[R]) -> Program[R]:
-        """Perform `effect` where its database is served, and note what it says of that.
-
-        A statement that finds no table or column, and a migration that was tried, are reasons to
-        look at the ledger again at once.
+        Where the host does so, that is `program` itself.
         """
-        name, trouble, answer = effect.database, None, cast("R", None)
-        if name in self.reasons:
-            self._refuse(effect)
-        try:
-            answer = yield effect
-        except StoreFailure as failure:
-            trouble = failure
-        notice = notice_failure(trouble) if isinstance(trouble, _SAY_MORE) else None
-        if notice is not None:
-            yield from self._learn(name, notice)
-        if isinstance(trouble, WrongSchema) or isinstance(effect.unit, Attempt):
-            yield from self._read(name)
-            self._refuse(effect)
-        if trouble is not None:
-            raise trouble
-        return answer
+        return program if self.at_host else intercept(program, self._handlers)
 
-    def _refuse(self, effect: Transact[Any]) -> None:
+    def refuse(self, effect: Transact[Any]) -> None:
         """Raise `NotServed` where `effect` needs a schema that is not served."""
         reason = self.reasons.get(effect.database)
         if reason is not None and effect.unit.needs_schema:
             raise NotServed(reason)
 
-    def _learn(self, name: str, notice: Notice) -> Program[None]:
-        """Note what the failure of a unit says of its database."""
-        if notice is Notice.REFUSED:
-            self.refused.add(name)
-        yield from self._note(name, notice)
+    def lesson(self, effect: Transact[Any], trouble: BaseException | None) -> Program[None] | None:
+        """Return the program to be run before who asked for `effect` hears how that ended.
+
+        It may raise `NotServed`, which is then heard instead.  A statement that finds no table or
+        column, and a migration that was tried, are reasons to look at the ledger again at once.
+
+        Args:
+            effect: What was performed.
+            trouble: What it raised, if anything.
+
+        Returns:
+            None where nothing is learned, as nearly always.
+        """
+        unit = effect.unit
+        tried = type(unit) is Attempt and effect.database not in self._migrating
+        if not (tried or isinstance(trouble, _TELLING)) or unit is _LEDGER or unit is _PROBE:
+            return None
+        return self._learn(effect, trouble, tried)
+
+    def _learn(
+        self, effect: Transact[Any], trouble: BaseException | None, tried: bool
+    ) -> Program[None]:
+        name = effect.database
+        notice = notice_failure(trouble) if isinstance(trouble, _SAY_MORE) else None
+        if notice is not None:
+            if notice is Notice.REFUSED:
+                self.refused.add(name)
+            yield from self._note(name, notice)
+        if tried or isinstance(trouble, WrongSchema):
+            yield from self._read(name)
+            self.refuse(effect)
+
+    def _transact(self, effect: Transact[R]) -> Program[R]:
+        """Perform `effect` as a host does that asks."""
+        self.refuse(effect)
+        trouble, answer = None, cast("R", None)
+        try:
+            answer = yield effect
+        except StoreFailure as failure:
+            trouble = failure
+        lesson = self.lesson(effect, trouble)
+        if lesson is not None:
+            yield from lesson
+        if trouble is not None:
+            raise trouble
+        return answer
 
     def _spawn(self, effect: Spawn) -> Program[None]:
         yield Spawn(GuardedJob(self, effect.job), effect.outcome)

@@ -45,7 +45,7 @@ class Echo:
         for piece in _pieces(text):
             listener.hear(piece)
         words = len(text.split())
-        heard = sum(words if m is asked else len(m.content.split()) for m in said)
+        heard = sum([words if m is asked else len(m.content.split()) for m in said])
         return Reply(text, Usage(heard, words))
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from attrs import define, evolve, field
 
-from ..effects import Concurrently, Now, Program
+from ..effects import NOW, Concurrently, Program
 from ..models.conversation import (
     Message,
     ModelFailed,
@@ -35,7 +35,7 @@ from ..store.steps import StepKind
 from ..tools import Again
 from ..tools.shapes import Shape
 from ..tools.structured import check_output
-from ..values import frozen
+from ..values import copy_with, frozen
 from .event_writer import EventWriter, Journal
 from .events import (
     ABSENT,
@@ -198,16 +198,10 @@ class Turn:
             return stopped
         try:
             while True:
-                while due := self.state.due[:AT_ONCE]:
-                    yield from self._carry_out(due)
-                if self.state.waits:
-                    return Waits()
-                if (last := self.state.last) is not None:
-                    result = last.result or ""
-                    if self.guards is not None:
-                        result = yield from self.guards.check_last(last)
-                    return self._final(result)
-                self.state = self.state.with_results(self.writer.journal.now_us)
+                if self.state.calls:
+                    end = yield from self._call_tools()
+                    if end is not None:
+                        return end
                 if self.writer.journal.spending is not None and (over := self._overspent(1)):
                     return over
                 reply = yield from self._ask()
@@ -218,6 +212,20 @@ class Turn:
                     return outcome
         except StepTooLarge as error:
             return Stopped("too_large", str(error))
+
+    def _call_tools(self) -> Program[Outcome | None]:
+        """Carry out the calls; return the end of the turn where they are that."""
+        while due := self.state.due[:AT_ONCE]:
+            yield from self._carry_out(due)
+        if self.state.waits:
+            return Waits()
+        if (last := self.state.last) is not None:
+            result = last.result or ""
+            if self.guards is not None:
+                result = yield from self.guards.check_last(last)
+            return self._final(result)
+        self.state = self.state.with_results(self.writer.journal.now_us)
+        return None
 
     # The model
 
@@ -248,7 +256,7 @@ class Turn:
                 self._count_failure(writer.journal.price(model, error.usage))
             raise
         self._answered_by = model
-        now_us = writer.journal.now_us = yield from Now()
+        now_us = writer.journal.now_us = yield NOW
         writer.look()
         reply = self._make_storable(reply)
         priced = writer.journal.prices is not None or reply.usage.cost_nano is not None
@@ -276,7 +284,7 @@ class Turn:
 
     def _count_failure(self, usage: Usage) -> None:
         """Count what requests without an answer have used: their providers ask to be paid."""
-        self.state = evolve(self.state, usage=self.state.usage.plus(usage))
+        self.state = copy_with(self.state, usage=self.state.usage.plus(usage))
         self.writer.journal.count(usage)
 
     def _note_answer(self, outcome: Mapping[str, Any]) -> None:
@@ -305,6 +313,10 @@ class Turn:
 
         Its calls have ids that no other call of the turn has.
         """
+        content, reasoning = storable(reply.content), storable(reply.reasoning)
+        if not (reply.calls or reply.thoughts):
+            same = content is reply.content and reasoning is reply.reasoning
+            return reply if same else evolve(reply, content=content, reasoning=reasoning)
         taken = [call.call.id for call in self.state.calls]
         calls: list[ToolCall] = []
         for call in reply.calls:
@@ -314,10 +326,10 @@ class Turn:
         thoughts = (evolve(one, block=storable(one.block)) for one in reply.thoughts)
         return evolve(
             reply,
-            content=storable(reply.content),
+            content=content,
             calls=tuple(calls),
             thoughts=tuple(thoughts),
-            reasoning=storable(reply.reasoning),
+            reasoning=reasoning,
         )
 
     def _admit(self, reply: Reply, now_us: int) -> tuple[CallState, ...]:
@@ -327,14 +339,14 @@ class Turn:
         would say that it was asked for.
         """
         admitted = (self.tool_set.admit(call, now_us) for call in reply.calls)
-        calls = tuple(evolve(call, announced=call.failed or call.waits) for call in admitted)
+        calls = tuple(copy_with(call, announced=call.failed or call.waits) for call in admitted)
         for call in calls:
             if call.announced:
-                asked = evolve(call, standing=call.needs or Standing.DUE, result=None)
+                asked = copy_with(call, standing=call.needs or Standing.DUE, result=None)
                 self.writer.note(ToolCallStarted(tool_execution(asked)))
             if call.failed:
                 self.writer.note(ToolCallError(tool_execution(call), call.result))
-        self.state = evolve(self.state, calls=(*self.state.calls, *calls))
+        self.state = copy_with(self.state, calls=(*self.state.calls, *calls))
         return calls
 
     def _beyond(self) -> Stopped | None:
@@ -372,7 +384,7 @@ class Turn:
         first = self.state.first_seconds
         self._note_answer(encode_model(said, reply.usage, first, correction=sentence))
         corrected = self.state.with_message(Message("user", sentence), now_us)
-        self.state = evolve(corrected, corrected=True)
+        self.state = copy_with(corrected, corrected=True)
         return None
 
     def _final(self, result: str) -> Answered | Stopped:
@@ -390,7 +402,7 @@ class Turn:
             call = self.state.calls[index]
             begun = call.started_us is not None and call.ended_us is None
             if call.standing is Standing.DONE and begun:
-                call = evolve(call, ended_us=self.writer.journal.now_us)
+                call = copy_with(call, ended_us=self.writer.journal.now_us)
                 self.state = self.state.with_call(index, call)
                 self._tell(index, call)
 
@@ -407,14 +419,14 @@ class Turn:
                 continue
             way = resolve_doubt(self.tool_set.again(call), self.in_doubt)
             if way == "again":
-                call = evolve(call, in_doubt=False)
+                call = copy_with(call, in_doubt=False)
             elif way == "ask":
-                call = evolve(call, standing=Standing.CONFIRM, needs=Standing.CONFIRM)
+                call = copy_with(call, standing=Standing.CONFIRM, needs=Standing.CONFIRM)
             elif way == "end":
                 return Stopped(INTERRUPTED, ENDED_IN_DOUBT.format(call.call.name))
             else:
-                call = evolve(call, in_doubt=False).with_result(NOT_KNOWN, failed=True)
-                call = evolve(call, ended_us=self.writer.journal.now_us)
+                call = copy_with(call, in_doubt=False).with_result(NOT_KNOWN, failed=True)
+                call = copy_with(call, ended_us=self.writer.journal.now_us)
                 self._tell(index, call)
             self.state = self.state.with_call(index, call)
         return None
@@ -427,7 +439,7 @@ class Turn:
             if call.started_us is not None and call.member is not None:
                 continue  # the member goes on
             begins = call.started_us is None
-            call = evolve(call, started_us=writer.journal.now_us)
+            call = copy_with(call, started_us=writer.journal.now_us)
             self.state = self.state.with_call(index, call)
             if begins and not call.announced:
                 writer.note(ToolCallStarted(tool_execution(call)))
@@ -449,10 +461,10 @@ class Turn:
         call, place = self.state.calls[index], writer.prefix + self.state.place(index)
         try:
             if self.tool_set.again(call) == "never":
-                yield from journal.check_lease((yield from Now()))
+                yield from journal.check_lease((yield NOW))
             call = yield from self.tool_set.carry_out(call, writer, place)
-            journal.now_us = yield from Now()
-            call = evolve(call, ended_us=journal.now_us)
+            journal.now_us = yield NOW
+            call = copy_with(call, ended_us=journal.now_us)
             self.state = self.state.with_call(index, call)
             self._in_hand -= 1
             if not call.waits:

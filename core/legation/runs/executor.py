@@ -15,16 +15,16 @@ from typing import Any, Final
 from attrs import define, evolve, field
 
 from ..effects import (
+    NOW,
+    THIS_NODE,
     Interrupted,
     Interruptible,
     Job,
     Log,
-    Now,
     Nudge,
     Program,
     Publish,
     Spawn,
-    ThisNode,
     Transact,
 )
 from ..hosted.registry import Component, Registry
@@ -254,8 +254,8 @@ class ExecuteRun(Job):
 
     def _execute(self) -> Program[tuple[Ended, str | None]]:
         """Take the turn, until it ends or is not to go on, and store what came of it."""
-        node = yield from ThisNode()
-        started_us = yield from Now()
+        node: str = yield THIS_NODE
+        started_us: int = yield NOW
         asked = json.loads(self.run.input)
         run, view = self.run, NO_CHANGE
         if "state_claims" in asked:
@@ -317,7 +317,7 @@ class ExecuteRun(Job):
         if isinstance(outcome, LeaseLost):
             return Ended(kept=False), None
         if not isinstance(outcome, End):
-            journal.now_us = yield from Now()
+            journal.now_us = yield NOW
             outcome = yield from self._break_off(work, outcome)
         ended, output = yield from store_end(journal, outcome)
         if ended.cancel_asked or ended.cancel_unasked:
@@ -361,7 +361,7 @@ class ExecuteRun(Job):
             )
             yield from Log("info", "run_resumed", fields)
             seconds = max(seconds - record.sum_work_us() / 1_000_000, _LEAST_SECONDS)
-        outcome: End | Interrupted | Exception = yield from Interruptible(
+        outcome: End | Interrupted | Exception = yield Interruptible(
             self._attempt(work, record),
             cancel_topic(self.database, self.run.run_id),
             seconds,

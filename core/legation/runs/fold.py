@@ -19,7 +19,7 @@ from ..models.conversation import Message, Usage
 from ..money import nano_of
 from ..store.run_states import RunState
 from ..store.steps import COPIED, Definition, Step, StepKind
-from ..values import frozen
+from ..values import copy_with, frozen
 from .ids import member_run_id
 from .step_outcomes import (
     OF_SUMMARY,
@@ -253,7 +253,7 @@ class _Folding:
     def state(self) -> TurnState:
         """The turn so far."""
         base = self._base
-        return evolve(
+        return copy_with(
             base,
             said=tuple(self._said),
             calls=tuple(self._calls),
@@ -274,7 +274,7 @@ class _Folding:
             step = self._record.steps.get(place)
             if call.standing is Standing.DONE:
                 if step is not None and step.outcome is not None:  # a person has told it
-                    self._calls[index] = evolve(call, ended_us=step.ended_us)
+                    self._calls[index] = copy_with(call, ended_us=step.ended_us)
             elif step is not None:
                 self._calls[index] = self._fold_call(call, place, step)
             elif call.member is not None:  # it paused at a release that kept no steps
@@ -287,10 +287,10 @@ class _Folding:
         if step is None or step.outcome is None or not all(map(_is_done, open_calls)):
             return False
         answer = decode_model(decode_outcome(step.outcome), step.ended_us or step.begun_us)
-        self._said += (
+        self._said += [
             ModelTurn(Message("tool", call.result or "", call_id=call.call.id), step.begun_us)
             for call in open_calls
-        )
+        ]
         if answer.prompt is not None:
             self._change_last(answer.prompt)
         at_us = step.ended_us or step.begun_us
@@ -316,10 +316,10 @@ class _Folding:
     def _fold_call(self, call: CallState, place: str, step: Step) -> CallState:
         if step.outcome is not None:
             done = decode_call(call, decode_outcome(step.outcome), step)
-            return evolve(done, response=self._find_response(done.child_run_id))
-        begun = evolve(call, standing=Standing.DUE, started_us=step.begun_us, announced=True)
+            return copy_with(done, response=self._find_response(done.child_run_id))
+        begun = copy_with(call, standing=Standing.DUE, started_us=step.begun_us, announced=True)
         if step.kind != StepKind.MEMBER:
-            return evolve(begun, in_doubt=True)
+            return copy_with(begun, in_doubt=True)
         return self._fold_member(begun, place)
 
     def _fold_member(self, call: CallState, place: str) -> CallState:
@@ -327,11 +327,11 @@ class _Folding:
         record, below = self._record, f"{place}/"
         run_id = record.run_of(place) if call.member is None else call.member.run_id
         if (over := self._find_response(run_id)) is not None:
-            return evolve(call, member=None, child_run_id=run_id, response=over)
+            return copy_with(call, member=None, child_run_id=run_id, response=over)
         member = call.member or self._begin_member(call, run_id, below)
         if member is None:
             return call
-        return evolve(call, member=evolve(member, state=fold(record, below, member.state)))
+        return copy_with(call, member=evolve(member, state=fold(record, below, member.state)))
 
     def _find_response(self, run_id: str | None) -> Mapping[str, Any] | None:
         """Return the run of a member as clients read it; None where it is not over."""

@@ -219,7 +219,9 @@ class _Follower:
             seconds = min(seconds, self.poll if polls or not self.in_step else _TIMES * self.poll)
         self.waited = seconds
         where = () if self.holder is None else (self.database, self.holder)
-        heard = yield from NextEvents(self.run_id, self.after, seconds, *where)
+        heard: tuple[StoredEvent, ...] | None = yield NextEvents(
+            self.run_id, self.after, seconds, *where
+        )
         told, self.wakes = self.wakes != run.wakes, run.wakes
         events = heard or ()
         if heard:
@@ -309,7 +311,7 @@ class _Follower:
             data = event.data
             if self.indexed:
                 data = f'{data[:-1]},"event_index":{event.seq - 1}}}'
-            yield from Emit(encode(event.name, data, EventId(self.run_id, event.seq)))
+            yield Emit(encode(event.name, data, EventId(self.run_id, event.seq)))
         return bool(events)
 
     def go_on(self, followed: Followed) -> Program[Unfinished | None]:
@@ -370,7 +372,7 @@ class _MemberFollower(_Follower):
             if run_id_of(event) != self.member_id:
                 continue
             if event.seq > self.last_shown or event.final:
-                yield from Emit(encode(event.name, event.data, EventId(self.member_id, event.seq)))
+                yield Emit(encode(event.name, event.data, EventId(self.member_id, event.seq)))
                 self.last_shown, emitted = event.seq, True
             if class_of(event.name) in ENDS:
                 self.over = True

@@ -9,6 +9,7 @@ from ..effects import Program, RandomBytes
 
 __all__ = ["copy_run_id", "member_run_id", "new_id", "uuid_text"]
 
+_DRAW: Final = RandomBytes(16)
 _MASK: Final = (1 << 48) - 1
 """The milliseconds that an id has room for, up to the year 10889."""
 
@@ -19,7 +20,7 @@ def new_id(now_us: int) -> Program[str]:
     Ids in the order of time put rows that are made together side by side in every index, where
     those of version 4 would each touch a page of its own: a commit then writes half as many.
     """
-    drawn = yield from RandomBytes(16)
+    drawn: bytes = yield _DRAW
     milliseconds = now_us // 1_000 & _MASK
     return uuid_text(milliseconds.to_bytes(6, "big") + drawn[6:], version=7)
 

@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 from attrs import define, field
 
-from ..effects import HoldName, Log, Now, Nudge, Program, ThisNode, Transact
+from ..effects import NOW, THIS_NODE, HoldName, Log, Now, Nudge, Program, ThisNode, Transact
 from ..shares.shares import Shares
 from ..store.audit import ChainEnd
 from ..store.audit_pages import NO_KEYS, KeyRing
@@ -36,8 +36,6 @@ RunAttempt: TypeAlias = tuple[str, int]
 
 # Asked for by every run, and made once.  `yield` is quicker than the `yield from` that knows the
 # type of the answer.
-_THIS_NODE: Final = ThisNode()
-_NOW: Final = Now()
 
 _LATE_BEATS: Final = 2
 """After so many beats' time without one, whoever claims work beats before."""
@@ -313,8 +311,8 @@ def enter(cluster: Cluster, database: str) -> Program[tuple[str, int]]:
     Raises:
         StoreFailure: The database did not take the beat that was due.
     """
-    node: str = yield _THIS_NODE
-    now_us: int = yield _NOW
+    node: str = yield THIS_NODE
+    now_us: int = yield NOW
     member = cluster.member(database)
     if not member.beaten_us <= now_us < member.late_us:
         yield from member.beat(node)

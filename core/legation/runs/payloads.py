@@ -72,10 +72,10 @@ def tool_execution(call: CallState) -> dict[str, Any]:
 
     A person who is asked about a call in doubt reads nothing of what was said of it before.
     """
-    confirm, external = (
+    confirm, external = [
         call.standing is kind if call.needs is kind else None
         for kind in (Standing.CONFIRM, Standing.EXTERNAL)
-    )
+    ]
     doubtful = call.in_doubt and call.standing is Standing.CONFIRM
     why = {} if call.reason is None or doubtful else {"confirmation_reason": call.reason}
     execution = {

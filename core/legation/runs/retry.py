@@ -62,7 +62,8 @@ MOST_TRIES: Final = 3
 
 def transact(database: str, unit: Unit[R]) -> Program[R]:
     """Return the result of `unit`."""
-    return (yield from Transact(database, unit))
+    result: R = yield Transact(database, unit)
+    return result
 
 
 def with_retry(
@@ -135,13 +136,19 @@ def persist(
     Raises:
         StoreFailure: That of the last attempt.
     """
-    patience, failed = Patience(is_over), 0
-    while not patience.exhausted and failed < MANY:
+    result: R
+    patience: Patience | None = None
+    failed = 0
+    while patience is None or (not patience.exhausted and failed < MANY):
         try:
-            return (yield from Transact(database, unit))
+            result = yield Transact(database, unit)
         except PASSING:
             pass
         except others:
             failed += 1
+        else:
+            return result
+        patience = patience or Patience(is_over)  # nearly always the first attempt is the only one
         yield from patience.wait()
-    return (yield from Transact(database, unit))
+    result = yield Transact(database, unit)
+    return result

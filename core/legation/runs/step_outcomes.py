@@ -18,7 +18,7 @@ from ..http.messages import compact_json
 from ..models.conversation import Message, Thought, ToolCall, Usage
 from ..store.steps import Step, StepKind
 from ..tools import plain_arguments
-from ..values import frozen
+from ..values import copy_with, frozen
 from .turn_state import CallState, RecordedAnswer, Standing
 
 __all__ = [
@@ -165,8 +165,8 @@ def decode_model(members: Mapping[str, Any], at_us: int) -> ModelOutcome:
     message = Message(
         "assistant",
         members.get("content", ""),
-        calls=tuple(call.call for call in calls),
-        thoughts=tuple(Thought(*one) for one in members.get("thoughts", ())),
+        calls=tuple([call.call for call in calls]),
+        thoughts=tuple([Thought(*one) for one in members.get("thoughts", ())]),
         reasoning=members.get("reasoning", ""),
     )
     usage = Usage(*members["usage"], cost_nano=members.get("cost"))
@@ -204,7 +204,7 @@ def _encode_admitted(call: CallState) -> list[Any]:
 
 def decode_calls(stored: Iterable[Sequence[Any]], at_us: int) -> tuple[CallState, ...]:
     """Return the calls of an answer as they were admitted at `at_us`."""
-    return tuple(_decode_admitted(one, at_us) for one in stored)
+    return tuple([_decode_admitted(one, at_us) for one in stored])
 
 
 def _decode_admitted(stored: Sequence[Any], at_us: int) -> CallState:
@@ -217,11 +217,11 @@ def _decode_admitted(stored: Sequence[Any], at_us: int) -> CallState:
     )
     stands = Standing(standing)
     if stands is Standing.DONE:
-        return evolve(state.with_result(result[0], failed=True), announced=True)
+        return copy_with(state.with_result(result[0], failed=True), announced=True)
     if stands is Standing.DUE:
         return state
     reason = result[0] if result else None
-    return evolve(state, standing=stands, needs=stands, announced=True, reason=reason)
+    return copy_with(state, standing=stands, needs=stands, announced=True, reason=reason)
 
 
 # --- Outcomes of calls -------------------------------------------------------------------------
@@ -245,7 +245,7 @@ def decode_call(call: CallState, members: Mapping[str, Any], step: Step) -> Call
         failed=members.get("failed", False),
         last=members.get("last", False),
     )
-    return evolve(
+    return copy_with(
         done,
         started_us=step.begun_us,
         ended_us=step.ended_us,

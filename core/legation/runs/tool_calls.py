@@ -64,7 +64,7 @@ class Toolbox:
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
         """The descriptions of the tools for the model."""
-        return tuple(tool.spec for tool in self.tools)
+        return tuple([tool.spec for tool in self.tools])
 
     def admit(self, call: ToolCall, now_us: int) -> CallState:
         """Return the call as it stands at first.

@@ -17,7 +17,7 @@ from attrs import evolve, field, fields
 from cattrs.gen import make_dict_unstructure_fn
 
 from ..models.conversation import Message, ToolCall, Usage
-from ..values import frozen
+from ..values import copy_with, frozen
 
 __all__ = [
     "CallState",
@@ -43,7 +43,7 @@ class Standing(Enum):
     DONE = "done"
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, slots=False)  # for `copy_with`
 class CallState:
     """A tool that the model wants called, and what came of it.
 
@@ -93,7 +93,7 @@ class CallState:
 
     def with_result(self, result: str, *, failed: bool = False, last: bool = False) -> CallState:
         """Return the call with its result."""
-        return evolve(
+        return copy_with(
             self, standing=Standing.DONE, result=result, failed=failed, last=last, member=None
         )
 
@@ -127,7 +127,7 @@ class RecordedAnswer:
     answer: Any
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, slots=False)  # for `copy_with`
 class TurnState:
     """The state of a turn.
 
@@ -159,17 +159,17 @@ class TurnState:
     @property
     def messages(self) -> tuple[Message, ...]:
         """The whole conversation."""
-        return (*self.before, *(said.message for said in self.said))
+        return (*self.before, *[said.message for said in self.said])
 
     @property
     def reasoning(self) -> str:
         """What was seen of the model's thoughts, of one answer after the other."""
-        return "\n\n".join(filter(None, (said.message.reasoning for said in self.said)))
+        return "\n\n".join([said.message.reasoning for said in self.said if said.message.reasoning])
 
     @property
     def due(self) -> tuple[int, ...]:
         """The places of the calls that can be carried out."""
-        return tuple(n for n, call in enumerate(self.calls) if call.standing is Standing.DUE)
+        return tuple([n for n, call in enumerate(self.calls) if call.standing is Standing.DUE])
 
     @property
     def waits(self) -> bool:
@@ -200,24 +200,24 @@ class TurnState:
 
     def with_message(self, message: Message, at_us: int) -> TurnState:
         """Return the state with one more message."""
-        return evolve(self, said=(*self.said, ModelTurn(message, at_us)))
+        return copy_with(self, said=(*self.said, ModelTurn(message, at_us)))
 
     def with_last_text(self, text: str) -> TurnState:
         """Return the state with another text in the last message, by a guard."""
         *before, last = self.said
         said = (*before, ModelTurn(evolve(last.message, content=text), last.at_us))
-        return evolve(self, said=said, message=self.message if before else text)
+        return copy_with(self, said=said, message=self.message if before else text)
 
     def with_calls(self, calls: tuple[CallState, ...], at_us: int) -> TurnState:
         """Return the state with `calls` that no model asked for: all members of a team."""
         message = Message("assistant", "", calls=tuple(call.call for call in calls))
-        return evolve(self.with_message(message, at_us), calls=calls)
+        return copy_with(self.with_message(message, at_us), calls=calls)
 
     def with_reply(
         self, message: Message, usage: Usage, at_us: int, first_seconds: float | None = None
     ) -> TurnState:
         """Return the state after an answer of the model, which began after `first_seconds`."""
-        return evolve(
+        return copy_with(
             self,
             said=(*self.said, ModelTurn(message, at_us)),
             rounds=self.rounds + 1,
@@ -227,17 +227,17 @@ class TurnState:
 
     def with_call(self, place: int, call: CallState) -> TurnState:
         """Return the state with another call in this place."""
-        return evolve(self, calls=(*self.calls[:place], call, *self.calls[place + 1 :]))
+        return copy_with(self, calls=(*self.calls[:place], call, *self.calls[place + 1 :]))
 
     def with_results(self, at_us: int) -> TurnState:
         """Return the state with the results of all calls among the messages."""
         if self.answered == len(self.calls):
             return self
-        results = (
+        results = [
             ModelTurn(Message("tool", call.result or "", call_id=call.call.id), at_us)
             for call in self.calls[self.answered :]
-        )
-        return evolve(self, said=(*self.said, *results), answered=len(self.calls))
+        ]
+        return copy_with(self, said=(*self.said, *results), answered=len(self.calls))
 
 
 _FORMAT: Final = 1

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from attrs import define, fields
 
+from ..json_encoding import make_encode
 from ..values import frozen
 
 __all__ = [
@@ -93,7 +94,7 @@ _ENTRY_TYPES: Final = tuple(
 )
 _PLACE_TYPES: Final = (_TEXT, _INTEGER, _TEXT, _TEXT)
 
-encode_json: Final = json.JSONEncoder(separators=(",", ":")).encode
+encode_json: Final = make_encode(json.JSONEncoder(separators=(",", ":"), check_circular=False))
 """Return a value as the one text that stands for it: JSON in ASCII, without spaces."""
 
 

@@ -43,6 +43,7 @@ from legation.store.failures import (
     FileReplaced,
     NotServed,
     StatementFailed,
+    StoreFailure,
     Unavailable,
     WrongSchema,
 )
@@ -293,6 +294,49 @@ def test_a_guarded_program_that_is_closed_is_closed_within() -> None:
     script: list[tuple[Effect, Any]] = [(ASKING, 1)]
     assert close_at_every_effect(lambda: serving().guard(program()), script) == 1
     assert closed == ["yes", "yes"]
+
+
+# --- at the host
+
+
+def test_a_host_that_asks_runs_a_program_as_it_is() -> None:
+    made, program = serving("too old"), asking()
+    made.at_host = True
+
+    assert made.guard(program) is program
+    assert play(GuardedJob(made, Asking()).program(), [(ASKING, 1)]) is None
+
+
+def test_nothing_is_learned_of_what_the_guard_itself_asks_for() -> None:
+    made = serving()
+    asked: list[Effect] = []
+
+    def answer(effect: Effect) -> Any:
+        if isinstance(effect, Interruptible):
+            (look,), _ = effects_of(effect.program, lambda _: reading(V1))
+            asked.append(look)
+            return reading(V1)
+        if isinstance(effect, Transact):
+            asked.append(effect)
+            assert made.lesson(effect, Busy()) is None
+            raise Busy
+        return DULL.get(type(effect))
+
+    made.due.add("main")
+    with pytest.raises(Busy):
+        effects_of(made.look("main"), answer)
+    look, tried = asked
+
+    assert isinstance(look, Transact)
+    assert made.lesson(look, WrongSchema()) is None
+    assert isinstance(tried, Transact)
+    assert isinstance(tried.unit, Attempt)
+    assert made.lesson(tried, Busy()) is not None  # now that the guard does not migrate any more
+
+
+@pytest.mark.parametrize("trouble", [None, Unavailable(), Busy(), StatementFailed()], ids=repr)
+def test_most_answers_and_failures_are_no_lesson(trouble: StoreFailure | None) -> None:
+    assert serving().lesson(ASKING, trouble) is None
 
 
 # --- the start
