@@ -101,10 +101,10 @@ async def measure(rounds: int, folder: Path) -> dict[str, float]:
     async with open_platform(platform) as host:
         database = host.databases["main"]
         assert isinstance(database, SqliteDatabase)
-        writer = database._writer
+        writer = database._writer  # pyright: ignore[reportPrivateUsage]
 
         async def compare(name: str, old: Callable[[], object], new: Callable[[], object]) -> None:
-            pairs = []
+            pairs: list[tuple[Figures, Figures]] = []
             for number in range(rounds + 3):
                 pair: list[Figures] = []
                 for choose in (old, new):

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from weakref import WeakSet
 
 import trio
-from attrs import define, field, frozen
+from attrs import field
 
 from legation import Platform
 from legation.access.posture import Door
 from legation.effects import Program
+from legation.values import define, frozen
 from legation_host import Host, Write, open_host, open_log
 from legation_host.databases import in_memory
 from legation_host.hosting import log_findings, open_platform

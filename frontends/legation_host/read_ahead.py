@@ -11,9 +11,10 @@ import math
 from typing import Final
 
 import anyio
-from attrs import define, field
+from attrs import field
 
 from legation.effects import Unreachable
+from legation.values import define
 
 from .fetch import ResponseBody
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from anyio.abc import TaskGroup
-from attrs import define, field
+from attrs import field
+
+from legation.values import define
 
 from .audit import Trail
 from .databases import Database

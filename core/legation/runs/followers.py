@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from attrs import define
-
 from ..access.token_watch import TokenWatch
 from ..effects import Emit, Log, NextEvents, Now, Program
 from ..http.messages import Unfinished, compact_json
@@ -22,7 +20,7 @@ from ..store.failures import StoreFailure
 from ..store.run_reads import EventsPage, FetchEvents
 from ..store.run_rows import StoredEvent
 from ..store.run_states import RunState
-from ..values import frozen
+from ..values import define, frozen
 from .events import ENDS, EventOrigin, RunCancelled, RunPaused, class_of, mark_final, run_id_of
 from .executor import ExecutorContext
 from .retry import never, persist

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 from weakref import WeakSet
 
-from attrs import define, field
+from attrs import field
 
 from ..effects import HoldName, Log, Now, Nudge, Program, ThisNode, Transact
 from ..shares.shares import Shares
@@ -20,7 +20,7 @@ from ..store.nodes import BEATS, Beat, Beaten, Bury, OtherNode
 from ..store.once import BEFORE_MARKS
 from ..store.run_keeping import ExpireRuns, LeasedRuns
 from ..store.unhosted import Unhosted
-from ..values import frozen
+from ..values import define, frozen
 from ..version import VERSION
 from .incident_book import IncidentBook
 from .register import InFlight, SharedWork

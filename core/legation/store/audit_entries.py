@@ -11,9 +11,9 @@ import json
 from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
-from attrs import define, fields
+from attrs import fields
 
-from ..values import frozen
+from ..values import define, frozen
 
 __all__ = [
     "PRUNED",
