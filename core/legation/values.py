@@ -307,7 +307,8 @@ _NOTHING: Final = CellType(NOTHING)
 
 def _make_init(cls: type[Any], fields: Mapping[str, _Field], *, is_frozen: bool) -> FunctionType:
     """Return the `__init__` of `cls`: the code for such fields, with their names in it."""
-    kinds = tuple((field.kind, field.kw_only) for field in fields.values())
+    # Whether a parameter has a default, and which, is no part of the code.
+    kinds = tuple((field.kind.removeprefix("d"), field.kw_only) for field in fields.values())
     template = _compile_init(kinds, is_frozen, hasattr(cls, "__attrs_post_init__"))
     names, aliases = {"self": "self"}, {"self": "self"}
     cells = {"bound": _BOUND, "NOTHING": _NOTHING}
@@ -358,7 +359,6 @@ def _compile_init(kinds: tuple[tuple[str, bool], ...], is_frozen: bool, has_more
     places: dict[bool, list[str]] = {False: ["self"], True: []}
     for number, (kind, kw_only) in enumerate(kinds):
         if kind[:1] != "(":
-            # Which default it has is no part of the code.
             places[kw_only].append(f"_{number}")
         lines += _write_assignment(number, kind, is_frozen)
     if has_more:
