@@ -255,8 +255,8 @@ def _build(
     is_frozen: bool,
 ) -> type[Any]:
     values = vars(cls)
-    left_out = {"__dict__", "__weakref__", *fields}
-    body = {name: value for name, value in values.items() if name not in left_out}
+    dropped = {"__dict__", "__weakref__", *fields}
+    body = {name: value for name, value in values.items() if name not in dropped}
     body |= _REPLACE
     body["__match_args__"] = tuple(field.name for field in positional)
     body["__getstate__"], body["__setstate__"] = _get_state, _set_state

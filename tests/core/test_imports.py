@@ -7,6 +7,7 @@ import json
 import pickle
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,11 +27,11 @@ PARTS: Final = {
     "legation.store.units": 4,
     "legation.access.decide": 5,
     "legation.migrations.plan": 10,
-    "legation.channels.slack": 44,
-    "legation.channels.standard": 44,
-    "legation.channels.telegram": 44,
-    "legation.channels.whatsapp": 44,
-    "legation.access.tokens": 20,
+    "legation.channels.slack": 37,
+    "legation.channels.standard": 38,
+    "legation.channels.telegram": 38,
+    "legation.channels.whatsapp": 37,
+    "legation.access.tokens": 14,
 }
 LOADED: Final = """
 import importlib, json, sys
@@ -121,6 +122,29 @@ def test_an_error_in_a_module_behind_a_name_is_not_hidden(tmp_path: Path) -> Non
     assert done.returncode == 1
     assert "RuntimeError: the disk is old" in done.stderr
     assert "has no attribute" not in done.stderr
+
+
+@pytest.mark.parametrize("package", ["legation.access", "legation.channels"])
+def test_a_package_that_imports_late_has_no_other_names(package: str) -> None:
+    module = import_module(package)
+
+    with pytest.raises(AttributeError, match=f"^module '{package}' has no attribute 'keyz'$"):
+        _ = module.keyz
+
+
+LATE: Final = """
+import sys
+import legation.access, legation.channels
+late = {"legation.access.key_reading", "legation.channels.kinds"}
+assert late.isdisjoint(sys.modules)
+assert legation.access.key_reading.read_jwks
+assert sorted(legation.channels.CHANNEL_KINDS) == ["slack", "standard", "telegram", "whatsapp"]
+assert late <= sys.modules.keys()
+"""
+
+
+def test_what_reads_keys_and_the_kinds_of_channels_are_imported_when_they_are_asked_for() -> None:
+    subprocess.run([sys.executable, "-c", LATE], check=True)
 
 
 def test_a_star_brings_every_public_name() -> None:

@@ -338,7 +338,6 @@ class OwnSetattr:
         declared("Converted", a=field(converter=int)),
         declared("Keyed", a=field(eq=ordered_by)),
         declared("Shown", a=field(repr=str)),
-        declared("Set", a=field(on_setattr=attrs.setters.NO_OP)),
         declared("Missing", a=field(init=False)),
         type("Cached", (), {"a": cached_property(ordered_by)}),
         type("Raised", (Exception,), {}),
@@ -359,6 +358,8 @@ def test_options_that_are_not_ours_are_those_of_attrs() -> None:
     assert FIELDS not in vars(frozen(slots=False)(declared(a=1)))
     assert FIELDS not in vars(define(on_setattr=attrs.setters.frozen)(declared(a=1)))
     assert FIELDS not in vars(define(type("Own", (OwnSetattr,), {"__annotations__": {"a": "int"}})))
+    hooked = declared(a=field(on_setattr=attrs.setters.NO_OP))
+    assert FIELDS not in vars(define(hooked))
     mixed = type("Mixed", (Counter,), {"__annotations__": {"a": "int"}, "a": 1})
     assert FIELDS not in vars(frozen(mixed))
     unannotated: Any = type("Unannotated", (), {"a": field(default=1)})
