@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from attrs import field
 
 from ..values import frozen
-
-if TYPE_CHECKING:  # its libraries are a fifth of the memory of a server
-    from .key_material import PublicKey
 
 __all__ = [
     "ALGORITHM_NAMES",
@@ -25,6 +22,7 @@ __all__ = [
 ]
 
 Verify: TypeAlias = Callable[[bytes, Any, bytes], bool]
+"""Takes the message, a public key or a secret, and the signature."""
 
 MAX_KID: Final = 256
 OUTER_APPLICATION: Final = "outer application"
@@ -50,7 +48,7 @@ class VerificationKey:
 
     key_id: str
     signature_size: int
-    _key: PublicKey | bytes = field(repr=False)
+    _key: object = field(repr=False)
     _verify: Verify = field(repr=False)
 
     def verifies(self, message: bytes, signature: bytes) -> bool:
