@@ -13,6 +13,8 @@ TESTS: Final = ROOT / "tests/core"
 EXCEPTIONS: Final = {
     "access/jwks.py": "test_keys and test_tokens: a document is read for the key set it gives",
     "access/key_material.py": "test_keys, test_tokens, test_wycheproof: a key is what it verifies",
+    "access/key_reading.py": "test_keys: the keys of a configuration, as build_keys takes them",
+    "access/key_values.py": "test_keys and test_tokens: what verifies, and what is reported",
     "api/chosen_ids.py": "handlers/test_sessions and test_runs: ids as callers choose them",
     "api/documentation.py": "handlers/test_docs: the pages and the document as they are served",
     "api/handlers/config.py": "test_collections and test_two_databases: what is hosted, as served",
@@ -24,6 +26,7 @@ EXCEPTIONS: Final = {
     "api/openapi/run_schemas.py": "test_document: a table; the document that it gives is judged",
     "api/openapi/schemas.py": "test_document: a table; the document that it gives is judged",
     "api/visible_runs.py": "handlers/test_all_runs and test_approvals: who sees which runs",
+    "channels/kinds.py": "test_imports and test_standard: a table, imported when it is asked for",
     "channels/media.py": "messaging/test_attachments: a file of a message on its way into a run",
     "channels/slack_setup.py": "test_setup: what each provider is asked, and what is to be done",
     "channels/telegram_groups.py": "test_telegram: what is meant for us, in deliveries of groups",

@@ -34,9 +34,9 @@ from typing import (
     runtime_checkable,
 )
 
-from attrs import define, field
+from attrs import field
 
-from .values import frozen
+from .values import define, frozen
 
 if TYPE_CHECKING:  # a program that asks for none of them does not load the store
     from .store.audit_entries import AuditEntry

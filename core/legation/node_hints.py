@@ -20,9 +20,10 @@ from collections import OrderedDict
 from string import ascii_letters, digits
 from typing import Final, Protocol, TypeAlias
 
-from attrs import define, field
+from attrs import field
 
 from .node_state import digest
+from .values import define
 
 __all__ = [
     "EVERYBODY",

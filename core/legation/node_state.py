@@ -17,9 +17,10 @@ from collections.abc import Hashable, Sequence
 from hashlib import blake2b
 from typing import Final, Generic, TypeAlias, TypeVar
 
-from attrs import define, field
+from attrs import field
 
 from .store.run_rows import StoredEvent
+from .values import define
 
 __all__ = [
     "CHARACTERS",

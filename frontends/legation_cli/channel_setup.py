@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
-from attrs import asdict, frozen
+from attrs import asdict
 
 from legation.channels.commands import COMMANDS
 from legation.channels.setup import Check
 from legation.effects import Fetch, Program
 from legation.hosted.registry import HostedChannel
+from legation.values import frozen
 
 from .failing import CannotGoOn, sentences
 from .json_output import json_option, print_json

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 import click
-from attrs import frozen
+
+from legation.values import frozen
 
 from .failing import CannotGoOn
 from .target import complete_platform

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from typing import Any, TypeAlias, TypeVar
 
-from attrs import Factory, frozen
+from attrs import Factory
 
 from legation.effects import Asks
+from legation.values import frozen
 
 __all__ = [
     "Action",

@@ -9,9 +9,10 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import httpx2
-from attrs import define, field
+from attrs import field
 
 from legation.http.sse import Decoder
+from legation.values import define
 
 from .chat_actions import Call, Ended, Event, Lost, Reply
 from .chat_json import as_object

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias
 
-from attrs import frozen
+from legation.values import frozen
 
 from .chat_json import as_object
 from .chat_screen import describe_call

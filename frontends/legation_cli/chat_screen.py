@@ -11,7 +11,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
-from attrs import define, field
+from attrs import field
+
+from legation.values import define
 
 from .chat_actions import Event, Say, Tell
 from .chat_json import as_object, as_text

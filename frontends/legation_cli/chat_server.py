@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import IO, TYPE_CHECKING, Final
 
-from attrs import frozen
+from legation.values import frozen
 
 from .chat_json import as_object, as_text
 from .failing import CannotGoOn

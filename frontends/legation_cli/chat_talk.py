@@ -16,7 +16,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
-from attrs import define, field, frozen
+from attrs import field
+
+from legation.values import define, frozen
 
 from .chat_actions import (
     Call,

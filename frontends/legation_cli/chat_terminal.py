@@ -17,7 +17,9 @@ from types import FrameType
 from typing import Any, Final, TypeVar, assert_never
 
 import click
-from attrs import define, field
+from attrs import field
+
+from legation.values import define
 
 from .chat_actions import (
     Action,

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 import click
-from attrs import asdict, frozen
+from attrs import asdict
 
 from legation.access.claims import claims_in_use
 from legation.access.posture import SEVERITIES, Finding
@@ -15,6 +15,7 @@ from legation.access.rights import describe_need
 from legation.hosted.registry import Registry
 from legation.http.refusals import Fault
 from legation.tools import Tool
+from legation.values import frozen
 
 from .failing import sentences
 from .json_output import always_json, json_option, print_json

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any, Final, TextIO
 from urllib.parse import unquote, urlsplit
 
-from attrs import define, field
+from attrs import field
 
 from legation import Platform
 from legation.effects import Program
@@ -22,6 +22,7 @@ from legation.hosted.registry import Component
 from legation.incidents import find_authors_frames, where
 from legation.models.conversation import Listener, Message, ModelProtocol, Prompt, Reply
 from legation.models.provider_words import hide_secrets
+from legation.values import define
 from legation_host.logs import make_visible
 
 __all__ = ["DevOutput", "find_secrets"]

@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any, Final, Literal, TypeAlias
 
-from attrs import field, frozen
+from attrs import field
 
 from legation import Agent, Database, Platform, Run, StandardChannel, Team, ToolError, tool
 from legation.effects import Program, Sleep
 from legation.models.conversation import Listener, Message, Prompt, Reply, ToolCall, Usage
+from legation.values import frozen
 
 __all__ = [
     "CHANNEL_SECRET",

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-from attrs import frozen
 
 from legation.access.jose import Malformed, decode_object
+from legation.values import frozen
 
 from .failing import CannotGoOn
 from .json_output import json_option, print_json

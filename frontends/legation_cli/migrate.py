@@ -7,7 +7,6 @@ from contextlib import nullcontext
 from typing import Any, TypeVar
 
 import click
-from attrs import frozen
 
 from legation import Platform
 from legation.effects import Program, Sleep, ThisNode, Transact
@@ -19,6 +18,7 @@ from legation.migrations.schema_version import MalformedVersion, Version, parse_
 from legation.programs import intercept
 from legation.store.failures import StoreFailure, Unavailable, WrongSchema
 from legation.store.units import Dialect
+from legation.values import frozen
 
 from .failing import CannotGoOn, sentences, why
 from .json_output import json_option, print_json

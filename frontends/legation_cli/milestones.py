@@ -6,9 +6,10 @@ import time
 from contextlib import suppress
 
 import click
-from attrs import define, field
+from attrs import field
 
 from legation import __version__
+from legation.values import define
 from legation_host import Write
 
 from .ages import describe_age

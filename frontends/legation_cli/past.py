@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Final, TypeAlias, cast
 
 import anyio
-from attrs import frozen
 
 from legation import Platform, Request, Response
 from legation.api.openapi.example_ids import (
@@ -55,6 +54,7 @@ from legation.store.run_rows import RunRow
 from legation.store.run_states import RunState
 from legation.store.session_pages import ListSessions
 from legation.store.sessions import SessionRow
+from legation.values import frozen
 from legation_host import Host, Write
 from legation_host.host import system_clock
 from legation_host.hosting import open_platform

@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing
 from secrets import token_bytes
 from typing import Any, TypeVar
 
-from attrs import define, field
+from attrs import field
 
 from legation.effects import (
     Concurrently,
@@ -21,6 +21,7 @@ from legation.effects import (
     Transact,
 )
 from legation.store.failures import StoreFailure
+from legation.values import define
 from legation_host.databases import RunUnit, open_reader
 from legation_host.logs import Write, quiet
 

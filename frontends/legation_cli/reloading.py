@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Final
 
 import click
-from attrs import define, field
+from attrs import field
+
+from legation.values import define
 
 __all__ = [
     "CHILD",

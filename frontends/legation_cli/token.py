@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from legation.access.claims import ClaimRules, claim_rules
-from legation.access.key_material import ALGORITHMS
+from legation.access.key_values import ALGORITHM_NAMES
 
 from .failing import CannotGoOn, sentences
 from .json_output import json_option, print_json
@@ -62,7 +62,7 @@ class Duration(click.ParamType[int]):
 @click.option(
     "--algorithm",
     default="RS256",
-    type=click.Choice(list(ALGORITHMS)),
+    type=click.Choice(ALGORITHM_NAMES),
     metavar="NAME",
     help="The one in [authorization_config].",
 )

@@ -12,12 +12,13 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
 import anyio
-from attrs import asdict, define, field
+from attrs import asdict, field
 
 from legation.effects import Program
 from legation.incidents import where
 from legation.store.audit_entries import AuditEntry
 from legation.store.failures import StoreFailure
+from legation.values import define
 
 from .logs import Write
 from .native import Event, find_native

@@ -22,9 +22,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final
 
-from attrs import define
-
 from legation.store.failures import Busy
+from legation.values import define
 
 from .file_locks import FileLock, LockFolder
 from .logs import Write, quiet

@@ -11,9 +11,10 @@ from urllib.request import getproxies
 
 import anyio
 import anyio.to_thread
-from attrs import define, field
+from attrs import field
 
 from legation.effects import Fetch, FetchReply, OpenStream, Unreachable
+from legation.values import define
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient, Request, Response

@@ -17,7 +17,9 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from attrs import define, field, frozen
+from attrs import field
+
+from legation.values import define, frozen
 
 __all__ = ["FileLock", "LockFolder"]
 

@@ -16,9 +16,10 @@ from typing import Any, Final, cast
 import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
-from attrs import define, field
+from attrs import field
 
 from legation.effects import CallFunction, Piece, Raised, Returned, TimedOut
+from legation.values import define
 
 from .wakeup import Wake, waker
 

@@ -27,13 +27,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import anyio
 import anyio.to_thread
-from attrs import define, field
+from attrs import field
 
 from legation.backoff import Backoff
 from legation.node_hints import NodeHints
 from legation.observability.prometheus import Labels
 from legation.observability.request_log import Gauge, Gauges
 from legation.store.nodes import SESSION_LOCKS
+from legation.values import define
 
 from .databases import Database
 from .hub import Hub

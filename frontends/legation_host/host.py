@@ -12,10 +12,11 @@ from typing import Final, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
-from attrs import define, field
+from attrs import field
 
 from legation.effects import Job, Program
 from legation.store.audit_entries import AuditEntry
+from legation.values import define
 
 from .audit import Trail, WriteAudit
 from .databases import Database, Databases, check_files, open_database

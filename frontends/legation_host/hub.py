@@ -12,10 +12,11 @@ from typing import TypeAlias
 
 import anyio
 import anyio.lowlevel
-from attrs import define, field
+from attrs import field
 
 from legation.node_state import NodeState
 from legation.store.run_rows import StoredEvent
+from legation.values import define
 
 __all__ = ["Hub"]
 

@@ -14,7 +14,7 @@ A platform has one such life at a time.  When it is over, the platform may be op
 
 from __future__ import annotations
 
-import asyncio
+import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
@@ -25,7 +25,9 @@ from typing import Final, Generic, ParamSpec, TypeVar
 from weakref import WeakSet
 
 import trio
-from attrs import define, field
+from attrs import field
+
+from legation.values import define
 
 from .errors import LifeMisuse
 
@@ -121,6 +123,9 @@ def _look_around() -> tuple[Callable[[], object], object]:
         return trio.lowlevel.current_trio_token, trio.lowlevel.current_trio_token()
     except RuntimeError:
         pass
+    asyncio = sys.modules.get("asyncio")  # a server on trio does not load it
+    if asyncio is None:
+        return object, None
     try:
         return asyncio.get_running_loop, asyncio.get_running_loop()
     except RuntimeError:

@@ -12,7 +12,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
-from attrs import evolve, field, frozen
+from attrs import evolve, field
 
 from legation import Agent, ConfigurationError, Platform, Team
 from legation.access.claims import claim_faults
@@ -23,6 +23,7 @@ from legation.hosted.secret_sources import secret_paths, with_secret_paths
 from legation.http.refusals import Fault
 from legation.platform import with_environment
 from legation.tools import ToolFault
+from legation.values import frozen
 
 from .errors import HostError
 from .secret_files import read_secret_files

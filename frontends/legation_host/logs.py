@@ -18,10 +18,11 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final, TextIO, TypeAlias, cast
 
-from attrs import define, field
+from attrs import field
 
 from legation.incidents import where
 from legation.observability.request_log import RequestLine
+from legation.values import define
 
 __all__ = [
     "FORMATS",

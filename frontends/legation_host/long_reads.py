@@ -16,10 +16,11 @@ from contextlib import suppress
 from typing import Any, Final, Generic, TypeVar
 
 import anyio
-from attrs import define, field
+from attrs import field
 
 from legation.store.failures import Unavailable
 from legation.store.units import Unit
+from legation.values import define
 
 from .errors import HostError
 from .logs import Write

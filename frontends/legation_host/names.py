@@ -28,7 +28,8 @@ from typing import Final, TypeVar
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
-from attrs import frozen
+
+from legation.values import frozen
 
 from .file_locks import FileLock, LockFolder
 from .logs import Write

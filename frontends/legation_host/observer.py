@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
 import anyio.to_thread
-from attrs import define, field
+from attrs import field
 
 from legation.observability.prometheus import Labels
 from legation.observability.request_log import Gauge, Gauges
 from legation.observability.spans import Recorder, Span
+from legation.values import define
 
 from .databases import Database
 from .hub import Hub

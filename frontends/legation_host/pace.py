@@ -16,9 +16,8 @@ from collections.abc import Callable
 from inspect import isgenerator
 from typing import Any, Final, Protocol
 
-from attrs import define
-
 from legation.effects import Program
+from legation.values import define
 
 from .logs import Write, quiet
 

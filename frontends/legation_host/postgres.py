@@ -28,13 +28,14 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
-from attrs import define, field
+from attrs import field
 
 from legation.backoff import Backoff
 from legation.store import failures
 from legation.store.failures import StoreFailure
 from legation.store.health import Inspection
 from legation.store.units import Dialect, Sql, Statement, Unit
+from legation.values import define
 
 from .errors import BadDatabaseUrl, MissingDriver
 from .logs import Write, quiet

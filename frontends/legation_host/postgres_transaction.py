@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from attrs import define, field
+from attrs import field
 
 from legation.store import failures
 from legation.store.units import NO_ROWS, Dialect, Rows, Sql, Statement, Unit
+from legation.values import define
 
 from .units import carry_out, short
 

@@ -15,9 +15,10 @@ from typing import Final
 
 import anyio
 import anyio.lowlevel
-from attrs import define, field
+from attrs import field
 
 from legation.effects import Unreachable
+from legation.values import define
 
 from .fetch import ResponseBody
 

@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from anyio.abc import TaskGroup
-from attrs import define, field
+from attrs import field
+
+from legation.values import define
 
 from .audit import Trail
 from .databases import Database

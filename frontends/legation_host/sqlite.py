@@ -27,7 +27,7 @@ from typing import Any, Final, Generic, TypeVar
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
-from attrs import define, field
+from attrs import field
 
 from legation.store.failures import (
     Busy,
@@ -40,6 +40,7 @@ from legation.store.failures import (
 )
 from legation.store.health import PATIENCE_SECONDS, Inspection
 from legation.store.units import Dialect, Unit
+from legation.values import define
 
 from .commit_lock import WAIT_SECONDS as LOCK_SECONDS
 from .commit_lock import open_commit_lock

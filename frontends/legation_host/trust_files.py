@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
 import anyio
-from attrs import define, frozen
 
 from legation import Platform
 from legation.http.refusals import Fault
+from legation.values import define, frozen
 
 from .loading import read_trusted
 from .logs import Write

@@ -7,12 +7,13 @@ import time
 from typing import Protocol, TypeVar
 
 import trio
-from attrs import Factory, define, field
+from attrs import Factory, field
 
 from legation.effects import Program
 from legation.http.messages import Request
 from legation.observability.request_log import Arrival, read_request_id
 from legation.platform import MeasuredResponder
+from legation.values import define
 from legation_host import BodySource, Sink, Write
 
 from .memo import Memo

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from attrs import define
-
 from legation.http.messages import Headers
+from legation.values import define
 
 from .framing import ChunkedBody, Framing, LengthBody
 

@@ -29,8 +29,9 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final, TypeAlias, assert_never
 
-from attrs import define, field
+from attrs import field
 
+from legation.values import define
 from legation_host import Write
 from legation_host.logs import quiet
 

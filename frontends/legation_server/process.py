@@ -14,11 +14,11 @@ from signal import Signals
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import trio
-from attrs import frozen
 from trio.lowlevel import wait_readable
 
 from legation.effects import Program
 from legation.platform import MeasuredResponder
+from legation.values import frozen
 from legation_host import Write
 from legation_host.logs import quiet
 

@@ -14,9 +14,8 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from itertools import islice
 from typing import Final, Literal, TypeAlias
 
-from attrs import frozen
-
 from legation.http.messages import Headers
+from legation.values import frozen
 
 __all__ = ["NO_PROXIES", "UNIX", "BadNetwork", "Named", "Proxies", "parse_networks", "plain"]
 

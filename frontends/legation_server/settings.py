@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from attrs import evolve, field, fields, frozen
+from attrs import evolve, field, fields
 from attrs.validators import ge, gt, le, optional
+
+from legation.values import frozen
 
 __all__ = ["DEFAULT", "BadLimit", "Settings", "parse_limits"]
 

@@ -22,7 +22,9 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
-from attrs import define, field, frozen
+from attrs import field
+
+from legation.values import define, frozen
 
 __all__ = [
     "BACK_OFF",

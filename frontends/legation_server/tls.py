@@ -12,8 +12,10 @@ from contextlib import suppress
 from typing import Final
 
 import trio
-from attrs import define, field
+from attrs import field
 from trio.lowlevel import wait_readable, wait_writable
+
+from legation.values import define
 
 from .context import ServerContext
 from .wire import RECEIVE, ClientGone, Phase, Wire

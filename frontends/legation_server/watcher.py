@@ -33,8 +33,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn, TypeAlias
 
-from attrs import define, field
+from attrs import field
 
+from legation.values import define
 from legation_host import Write
 
 __all__ = ["Page", "watch"]

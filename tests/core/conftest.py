@@ -66,6 +66,9 @@ UNWATCHED: Final = "LEGATION_UNWATCHED" in os.environ
 
 Judge = Callable[[FrameType], str]
 
+LATE: Final = frozenset({"legation", "legation.access", "legation.channels"})
+"""The packages that import a module of theirs when a name of it is asked for first."""
+
 
 def _module(frame: FrameType) -> str:
     return str(frame.f_globals.get("__name__", ""))
@@ -119,7 +122,7 @@ def _is_expected(event: str, frame: FrameType | None) -> bool:
 
 
 def _imports(frame: FrameType) -> bool:
-    late = frame.f_code.co_name == "__getattr__" and _module(frame) == "legation"
+    late = frame.f_code.co_name == "__getattr__" and _module(frame) in LATE
     return late or frame.f_code.co_name == "<module>"
 
 

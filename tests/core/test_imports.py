@@ -7,6 +7,7 @@ import json
 import pickle
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,15 +28,12 @@ PARTS: Final = {
     "legation.store.units": 4,
     "legation.access.decide": 5,
     "legation.migrations.plan": 10,
-    "legation.channels.slack": 44,
-    "legation.channels.standard": 44,
-    "legation.channels.telegram": 44,
-    "legation.channels.whatsapp": 44,
-    "legation.access.tokens": 20,
+    "legation.channels.slack": 37,
+    "legation.channels.standard": 38,
+    "legation.channels.telegram": 38,
+    "legation.channels.whatsapp": 37,
+    "legation.access.tokens": 14,
 }
-SIGNED: Final = frozenset({"legation.access.tokens"})
-"""The parts that verify with a public key."""
-
 LOADED: Final = """
 import importlib, json, sys
 importlib.import_module(sys.argv[1])
@@ -55,7 +53,7 @@ def loaded_by(name: str) -> list[str]:
 def test_a_part_loads_little_else(part: str) -> None:
     modules = loaded_by(part)
     ours = [name for name in modules if name.partition(".")[0] == "legation"]
-    heavy = {"cattrs"} if part in SIGNED else {"cattrs", "cryptography", "jwt"}
+    heavy = {"cattrs", "cryptography", "jwt"}
 
     assert part in ours
     assert len(ours) <= PARTS[part], ours
@@ -71,9 +69,10 @@ def test_agent_is_defined_without_what_only_some_types_or_a_server_need() -> Non
 
 
 def test_the_platform_does_load_what_a_part_does_not() -> None:
-    modules = loaded_by("legation.platform")
+    modules = {*loaded_by("legation.platform")}
 
-    assert {"cattrs", "cryptography", "jwt", "legation.effects"} <= {*modules}
+    assert {"cattrs", "legation.effects"} <= modules
+    assert {"cryptography", "jwt", "markdown_it"}.isdisjoint(modules)
 
 
 # --- names ---------------------------------------------------------------------------------------
@@ -124,6 +123,29 @@ def test_an_error_in_a_module_behind_a_name_is_not_hidden(tmp_path: Path) -> Non
     assert done.returncode == 1
     assert "RuntimeError: the disk is old" in done.stderr
     assert "has no attribute" not in done.stderr
+
+
+@pytest.mark.parametrize("package", ["legation.access", "legation.channels"])
+def test_a_package_that_imports_late_has_no_other_names(package: str) -> None:
+    module = import_module(package)
+
+    with pytest.raises(AttributeError, match=f"^module '{package}' has no attribute 'keyz'$"):
+        _ = module.keyz
+
+
+LATE: Final = """
+import sys
+import legation.access, legation.channels
+late = {"legation.access.key_reading", "legation.channels.kinds"}
+assert late.isdisjoint(sys.modules)
+assert legation.access.key_reading.read_jwks
+assert sorted(legation.channels.CHANNEL_KINDS) == ["slack", "standard", "telegram", "whatsapp"]
+assert late <= sys.modules.keys()
+"""
+
+
+def test_what_reads_keys_and_the_kinds_of_channels_are_imported_when_they_are_asked_for() -> None:
+    subprocess.run([sys.executable, "-c", LATE], check=True)
 
 
 def test_a_star_brings_every_public_name() -> None:

@@ -24,6 +24,8 @@ from legation.store.failures import (
 from legation_host.errors import UnusableDatabase
 from legation_host.logs import quiet
 from legation_host.sqlite_connection import (
+    IN_FILES,
+    IN_MEMORY,
     MEMORY,
     classify,
     connect,
@@ -65,6 +67,7 @@ def pragma(connection: sqlite3.Connection, name: str) -> object:
         ("journal_mode", "wal"),
         ("synchronous", 2),
         ("foreign_keys", 1),
+        ("temp_store", IN_MEMORY),
         ("busy_timeout", 5_000),
         ("wal_autocheckpoint", 1_000),
         ("journal_size_limit", 64 << 20),
@@ -80,7 +83,8 @@ def test_a_writing_connection_holds_its_pragmas(path: str, name: str, value: obj
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("query_only", 1), ("wal_autocheckpoint", 0), ("busy_timeout", 50)]
+    ("name", "value"),
+    [("query_only", 1), ("wal_autocheckpoint", 0), ("busy_timeout", 50), ("temp_store", 0)],
 )
 def test_a_reading_connection_holds_its_pragmas(path: str, name: str, value: object) -> None:
     connect(path).close()
@@ -247,6 +251,20 @@ def test_an_exclusive_unit_does_not_wait_and_then_waits_no_less_than_before(path
     assert run_unit(one, Exclusive()) == 0
     one.close()
     other.close()
+
+
+def test_an_exclusive_unit_sorts_in_files_since_an_index_may_have_any_size(path: str) -> None:
+    connection = connect(path)
+    run_unit(connection, Create())
+    heard: list[str] = []
+    connection.set_trace_callback(heard.append)
+
+    assert run_unit(connection, Exclusive()) == 0
+
+    begin = heard.index("begin immediate")
+    assert f"pragma temp_store = {IN_FILES}" in heard[:begin]
+    assert pragma(connection, "temp_store") == IN_MEMORY
+    connection.close()
 
 
 def test_text_bytes_and_json_come_back_as_they_were(accounts: sqlite3.Connection) -> None:

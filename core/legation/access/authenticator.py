@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Any, Final, cast
 
-from attrs import Factory, define, evolve, field
+from attrs import Factory, evolve, field
 
 from ..config import AuthorizationConfig, ConfigurationError
 from ..effects import Log
 from ..http.messages import Request
 from ..http.refusals import Fault, Unauthenticated
-from ..values import frozen
+from ..values import define, frozen
 from .claims import ClaimRules, Claims, Expired, claim_rules, read_claims
 from .claims_cache import ClaimsCache
 from .decide import Principal, principal_of
 from .jose import Malformed
-from .keys import KeySet, build_keys
+from .key_values import KeySet
+from .keys import build_keys
 from .revocations import NONE_REVOKED, Revocations, read_revocations
 from .tokens import BadToken, NoToken, bearer_token
 from .trust_files import NEVER, FileState, TrustFile, log_changes

@@ -10,11 +10,12 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import Final, TypeAlias
 
-from attrs import define, field
+from attrs import field
 from attrs.validators import ge
 
+from ..values import define
 from .claims import LEEWAY_US, ClaimRules, Claims
-from .keys import KeySet
+from .key_values import KeySet
 from .tokens import BadToken, verify
 
 __all__ = ["ENTRIES", "LIFETIME_US", "MAX_CACHED_BYTES", "ClaimsCache"]

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from attrs import define, field
+from attrs import field
 
-from ..values import frozen
+from ..values import define, frozen
 from .scopes import Need, Scoped, well_formed_id
 
 if TYPE_CHECKING:  # a decision needs no token

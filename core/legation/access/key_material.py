@@ -9,11 +9,10 @@ from __future__ import annotations
 import hmac
 import json
 from base64 import b64decode, urlsafe_b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, Final, TypeAlias
 
-from attrs import field
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed448 import Ed448PublicKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -29,6 +28,14 @@ from jwt.algorithms import (
 from jwt.exceptions import InvalidKeyError
 
 from ..values import frozen
+from .key_values import (
+    MAX_KID,
+    OUTER_APPLICATION,
+    KeyProblem,
+    ReadyKey,
+    Unsafe,
+    VerificationKey,
+)
 
 __all__ = [
     "ALGORITHMS",
@@ -51,11 +58,6 @@ __all__ = [
 ]
 
 PublicKey: TypeAlias = RSAPublicKey | ec.EllipticCurvePublicKey | Ed25519PublicKey | Ed448PublicKey
-Verify: TypeAlias = Callable[[bytes, Any, bytes], bool]
-
-MAX_KID: Final = 256
-OUTER_APPLICATION: Final = "outer application"
-"""The key id, in the trail, of a caller for whom an outer application vouches; no key bears it."""
 
 MIN_RSA_BITS: Final = 2048  # RFC 7518 section 3.3
 MAX_RSA_BITS: Final = 16_384  # OpenSSL verifies with none longer: every token would be refused
@@ -101,43 +103,8 @@ CURVES: Final[Mapping[str, ec.EllipticCurve]] = {
 _CURVE_NAMES: Final = {curve.name: crv for crv, curve in CURVES.items()}
 
 
-@frozen
-class KeyProblem:
-    """A reason not to start: where, as `verification_keys[0]`, and one sentence."""
-
-    path: str
-    message: str
-
-
-@frozen
-class VerificationKey:
-    """A key made ready, bound to its algorithm.  `key_id` names it in the audit trail."""
-
-    key_id: str
-    signature_size: int
-    _key: PublicKey | bytes = field(repr=False)
-    _verify: Verify = field(repr=False)
-
-    def verifies(self, message: bytes, signature: bytes) -> bool:
-        """Tell whether `signature`, which has but one possible length, is that of `message`."""
-        return len(signature) == self.signature_size and self._verify(message, self._key, signature)
-
-
-class Unsafe(Exception):
-    """The server is not to start with this key.  The message never quotes it."""
-
-
 class NotForUs(Exception):
     """The key is meant for something else, or for nobody."""
-
-
-@frozen
-class ReadyKey:
-    """A key of the configuration, and what tells it from every other."""
-
-    kid: str | None
-    fingerprint: str
-    ready: VerificationKey
 
 
 def make_ready(scheme: Scheme, key: PublicKey | bytes, kid: str | None = None) -> ReadyKey:

@@ -19,7 +19,7 @@ from .authenticator import TokenRefused
 from .claims import ClaimRules, read_claims
 from .decide import Principal
 from .jose import Malformed
-from .key_material import OUTER_APPLICATION
+from .key_values import OUTER_APPLICATION
 
 __all__ = ["admit", "is_nobody"]
 

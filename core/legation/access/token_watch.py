@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from attrs import define, field
+from attrs import field
 
 from ..http.messages import Request
+from ..values import define
 from .authenticator import Authenticator, TokenRefused
 from .claims import LEEWAY_US, Claims
 from .trust_files import NEVER

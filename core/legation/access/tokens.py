@@ -15,8 +15,7 @@ from typing import Final
 from ..values import frozen
 from .claims import ClaimRules, Claims, Expired, read_claims
 from .jose import Malformed, decode_base64url, decode_header, decode_object
-from .key_material import MAX_KID
-from .keys import KeySet
+from .key_values import MAX_KID, KeySet
 
 __all__ = [
     "MAX_TOKEN_BYTES",

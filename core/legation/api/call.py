@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias, TypeVar
 
-from attrs import define, field
+from attrs import field
 
 from ..access.authenticator import Authenticator, TokenRefused
 from ..access.decide import Allow, AllowOnly, Decision, Deny, Principal, name_of, owner_of
@@ -28,7 +28,7 @@ from ..store.audit import Audited, Changed
 from ..store.audit_entries import AuditEntry
 from ..store.health import Condition
 from ..store.units import Unit
-from ..values import frozen
+from ..values import define, frozen
 from .console_files import ConsoleFiles
 from .documentation import ApiDocumentation
 from .settings import Settings

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from hashlib import sha256
 
-from attrs import define, field
+from attrs import field
 
+from ..values import define
 from .documentation import Asset
 
 __all__ = ["ConsoleFiles"]

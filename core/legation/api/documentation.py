@@ -7,10 +7,10 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Any, Final
 
-from attrs import define, field
+from attrs import field
 
 from ..http.messages import compact_json
-from ..values import frozen
+from ..values import define, frozen
 
 __all__ = ["ApiDocumentation", "Asset"]
 

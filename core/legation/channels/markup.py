@@ -16,11 +16,11 @@ from itertools import groupby
 from typing import Final, TypeAlias
 from unicodedata import east_asian_width
 
-from attrs import define, field
+from attrs import field
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from ..values import frozen
+from ..values import define, frozen
 from .replies import Part, TextSpan, begin_part, end_part, utf16_length
 
 __all__ = ["compose_marks", "compose_spans", "mark_up", "spans"]

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final, TypeVar
 
-from attrs import define, field
+from attrs import field
 
 from ..effects import Emit, Program
 from ..hosted.registry import Registry
@@ -22,6 +22,7 @@ from ..store.failures import StoreFailure
 from ..store.person_export import LETTERS, TABLES, ReadLetters, ReadTable
 from ..store.run_reads import FetchEvents
 from ..store.units import Unit
+from ..values import define
 from .people import letters_of, owners_of
 
 __all__ = ["export_person"]

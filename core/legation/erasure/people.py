@@ -7,12 +7,13 @@ from base64 import urlsafe_b64decode
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, cast
 
-from attrs import define, field
+from attrs import field
 
 from ..access.decide import owner_of
 from ..channels.deliveries import channel_session_id, sender_of
 from ..hosted.registry import Registry
 from ..store.erasure import LettersOf, PersonSeen
+from ..values import define
 
 __all__ = ["ENCODED", "is_reserved", "letters_of", "owners_of", "read_user"]
 

@@ -8,7 +8,8 @@ from typing import Any, Final, TypeAlias
 
 from attrs import NOTHING, fields, has
 
-from ..channels import CHANNEL_KINDS, Codec
+from .. import channels
+from ..channels import Codec
 from ..config import AnyChannel, Channel
 from ..values import frozen
 from .channel_options import ChannelOptions
@@ -60,7 +61,7 @@ def settings_of(made: type[Codec]) -> tuple[Setting, ...]:
 
 def find_kinds(added: Iterable[type[Codec]], say: Say) -> dict[str, type[Codec]]:
     """Return every kind by its name, ours first; of what is `added`, those without a fault."""
-    kinds = dict(CHANNEL_KINDS)
+    kinds = dict(channels.CHANNEL_KINDS)
     for index, made in enumerate(added):
         if (why := _kind_fault(made, kinds)) is not None:
             say(f"channel_kinds[{index}]", why)

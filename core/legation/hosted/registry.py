@@ -415,7 +415,8 @@ class _Builder:
         self.config = config
         self.faults: list[Fault] = []
         self.secrets = SecretReader(sources, self._fault)
-        self.kinds = find_kinds(kinds, self._fault)
+        # Without a channel no kind is imported.
+        self.kinds = find_kinds(kinds, self._fault) if kinds or config.channels else {}
         given = config.databases or (DEFAULT_DATABASE,)
         self.databases = {database.id: self._find_url(database) for database in given}
         self.readers = {

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 from typing import Any, Final, TypeAlias
 
-from attrs import define, evolve, field, fields
+from attrs import evolve, field, fields
 
 from ..access.secret_strength import WEBHOOK_BITS, find_weakness
 from ..config import PlatformConfig
 from ..http.refusals import Fault
-from ..values import frozen
+from ..values import define, frozen
 
 __all__ = [
     "MAX_SECRET_BYTES",

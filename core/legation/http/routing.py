@@ -12,7 +12,9 @@ from collections.abc import Iterable, Mapping
 from typing import Final, Generic, TypeVar
 from urllib.parse import unquote_to_bytes
 
-from attrs import define, field
+from attrs import field
+
+from ..values import define
 
 __all__ = ["Match", "Path", "Router", "is_segment", "parse_target"]
 

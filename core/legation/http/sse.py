@@ -12,9 +12,9 @@ import json
 import re
 from typing import Final
 
-from attrs import define, field
+from attrs import field
 
-from ..values import frozen
+from ..values import define, frozen
 
 __all__ = [
     "BadEventId",

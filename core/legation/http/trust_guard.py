@@ -12,7 +12,9 @@ from collections.abc import Iterable
 from ipaddress import ip_address
 from typing import Final
 
-from attrs import define, field
+from attrs import field
+
+from ..values import define
 
 __all__ = ["TEST_CLIENT", "TrustGuard", "is_host_name", "is_loopback"]
 

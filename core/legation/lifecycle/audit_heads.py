@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from hashlib import sha256
 from typing import Any, Final, Protocol
 
-from attrs import define, field
+from attrs import field
 
 from ..channels.signatures import sign_standard
 from ..effects import (
@@ -38,7 +38,7 @@ from ..runs.rounds import Pause, RoundJob
 from ..store.audit_heads import ChainHead, ReadHeads
 from ..store.audit_pages import Head
 from ..store.failures import StoreFailure
-from ..values import frozen
+from ..values import define, frozen
 
 __all__ = [
     "AppendToFile",

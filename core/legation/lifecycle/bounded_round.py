@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeVar
 
-from attrs import define, evolve, field
+from attrs import evolve, field
 
 from ..effects import (
     AwaitNudge,
@@ -45,7 +45,7 @@ from ..store.leased_queue import LeasedQueue, NextDue
 from ..store.outbox import OUTBOX
 from ..store.run_keeping import NextNeglected
 from ..store.units import Unit
-from ..values import frozen
+from ..values import define, frozen
 from .audit_heads import SendHeads
 from .audit_rows import MoveAuditRows
 from .incidents import WriteIncidents

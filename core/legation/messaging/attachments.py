@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
-from attrs import define, evolve, field
+from attrs import evolve, field
 
 from ..channels.deliveries import Attachment, IncomingMessage, may_be_read
 from ..channels.media import MOST_BYTES, fetch_media
@@ -22,7 +22,7 @@ from ..http.bodies.media_types import MEDIA_TYPES, encode_file
 from ..models.conversation import ModelFailed
 from ..models.transcription import Transcriber
 from ..runs.files import find_unsent, read_out
-from ..values import frozen
+from ..values import define, frozen
 from .unread import (
     ABSENT,
     DAMAGED,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from attrs import define, evolve, field
+from attrs import evolve, field
 
 from ..backoff import Backoff
 from ..channels.identity import Identity, Unidentified, decode_identity, encode_identity
@@ -18,7 +18,7 @@ from ..hosted.registry import HostedChannel, Registry
 from ..incidents import where
 from ..store.channel_states import FetchIdentities, NoteIdentity
 from ..store.failures import StoreFailure
-from ..values import frozen
+from ..values import define, frozen
 
 __all__ = [
     "ASKED_AGAIN_SECONDS",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Final, TypeVar
 
-from attrs import define, field
+from attrs import field
 
 from ..effects import Program
 from ..hosted.registry import HostedChannel
@@ -14,6 +14,7 @@ from ..runs.register import InFlight, Key, SharedWork
 from ..store.inbox import INBOX
 from ..store.leased_queue import Lease, LeasedQueue
 from ..store.outbox import OUTBOX
+from ..values import define
 
 __all__ = ["MOST", "LeaseLost", "WorkerLeases", "leases_of"]
 

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from attrs import define, evolve, field
+from attrs import evolve, field
 
 from ..channels.deliveries import IncomingMessage
 from ..channels.replies import Part, Reply, RetryLater, Sent, stream_key
@@ -22,6 +22,7 @@ from ..incidents import where
 from ..runs.events import ModelRequestStarted, RunContent, RunContinued, class_of, run_id_of
 from ..runs.followers import join
 from ..store.run_rows import StoredEvent
+from ..values import define
 from .leases import WorkerLeases
 
 __all__ = ["StreamedAnswer"]

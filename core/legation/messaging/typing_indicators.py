@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, TypeVar
 
-from attrs import define, evolve, field
+from attrs import evolve, field
 
 from ..channels.deliveries import IncomingMessage
 from ..channels.replies import Sent
@@ -19,7 +19,7 @@ from ..runs.followers import RunLeft, join
 from ..runs.retry import persist
 from ..store.failures import StoreFailure
 from ..store.run_reads import FetchRun
-from ..values import frozen
+from ..values import define, frozen
 from .leases import WorkerLeases
 
 __all__ = ["ShowContinuation", "show_typing"]

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, TypeVar, cast
 
-from attrs import define, evolve, field
+from attrs import evolve, field
 
 from ..effects import (
     Concurrently,
@@ -45,7 +45,7 @@ from ..store.health import (
     notice_of,
 )
 from ..store.units import Unit
-from ..values import frozen
+from ..values import define, frozen
 from .catalogue import CATALOGUE, Catalogue
 from .ledger import Assessment, Fit, LedgerReading, ReadLedger, assess_state
 from .migrate import Attempt, Migrated, MigrationBusy, MigrationFailed, MigrationUnknown, migrate

@@ -16,12 +16,12 @@ from collections.abc import Iterable
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from attrs import define, field
+from attrs import field
 
 from ..effects import Program
 from ..http.messages import compact_json
 from ..http.sse import ForeignEvent
-from ..values import frozen
+from ..values import define, frozen
 from .anthropic_schema import narrow
 from .conversation import (
     Document,

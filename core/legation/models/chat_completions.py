@@ -16,12 +16,12 @@ from collections.abc import Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from attrs import define, field, validators
+from attrs import field, validators
 
 from ..effects import Program
 from ..http.messages import compact_json
 from ..http.sse import ForeignEvent
-from ..values import frozen
+from ..values import define, frozen
 from .chat_thoughts import UNKNOWN_THOUGHTS, Thinking, tell_again
 from .conversation import (
     Document,

@@ -16,8 +16,9 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
-from attrs import define, field
+from attrs import field
 
+from ..values import define
 from .conversation import Thought, storable
 from .provider_json import is_array, is_table
 from .trouble import Trouble

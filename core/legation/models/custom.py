@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NoReturn, TypeAlias, cast
 
-from attrs import define, evolve, field
+from attrs import evolve, field
 
 from ..effects import (
     CallFunction,
@@ -26,7 +26,7 @@ from ..effects import (
     Yielding,
 )
 from ..incidents import hint_at, trace, where
-from ..values import frozen
+from ..values import define, frozen
 from .conversation import Listener, ModelFailed, Prompt, Reply, ToolCall, Usage
 from .trouble import SENTENCES
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol
 
-from attrs import define, evolve, field
+from attrs import evolve, field
 
 from ..backoff import Backoff
 from ..effects import (
@@ -30,7 +30,7 @@ from ..effects import (
 )
 from ..http.retry_after import parse_retry_after
 from ..http.sse import Decoder, ForeignEvent
-from ..values import frozen
+from ..values import define, frozen
 from .conversation import Listener, Reply, Usage
 from .provider_json import json_value
 from .trouble import Trouble

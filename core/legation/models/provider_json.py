@@ -10,10 +10,11 @@ import json
 from collections.abc import Container, Sized
 from typing import Any, Final, TypeGuard
 
-from attrs import define, field
+from attrs import field
 
 from ..http.bodies.json_text import parse_json
 from ..http.messages import compact_json
+from ..values import define
 from .conversation import ToolCall, storable
 from .trouble import Trouble
 

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, Final
 
-from attrs import define, evolve, field
+from attrs import evolve, field
 
 from ..effects import Program
 from ..http.sse import ForeignEvent
-from ..values import frozen
+from ..values import define, frozen
 from .chat_completions import ChatCompletions, check_answer
 from .conversation import Reply, Usage, storable
 from .exchange import ask

@@ -12,14 +12,14 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeAlias
 
-from attrs import define, field
+from attrs import field
 
 from ..access.decide import Principal
 from ..http.messages import Request
 from ..shares.held import Held
 from ..shares.refusal_counter import RefusalCounter
 from ..store.refusals import NOWHERE
-from ..values import frozen
+from ..values import define, frozen
 from .prometheus import Family, Labels, Sample, histogram
 from .tracing import Trace
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, Final, TypeAlias
 
-from attrs import define, evolve, field
+from attrs import evolve, field
 
 from ..runs.events import (
     ABSENT,
@@ -37,7 +37,7 @@ from ..runs.events import (
 )
 from ..store.run_keeping import Neglected
 from ..store.run_rows import RunRow, StoredEvent
-from ..values import frozen
+from ..values import define, frozen
 from . import genai
 from .request_log import Arrival, method_label
 from .tracing import Trace, read_note

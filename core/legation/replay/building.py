@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from attrs import define, evolve, field
+from attrs import evolve, field
 
 from ..effects import Program, Transact
 from ..http.bodies.media_types import TEXT
@@ -35,7 +35,7 @@ from ..store.session_state import EMPTY
 from ..store.steps import COPIED, FetchDefinitions, FetchMembersOver, FetchSteps, Step, StepKind
 from ..store.summaries import SummaryOfNumber
 from ..tools import plain_arguments
-from ..values import frozen
+from ..values import define, frozen
 from .recording import (
     FUNCTION,
     MAX_FILE,

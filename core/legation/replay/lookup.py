@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from attrs import define, field
+from attrs import field
 
 from ..http.messages import compact_json
 from ..models.conversation import ModelFailed
@@ -20,6 +20,7 @@ from ..runs.turn_state import CallState, Standing
 from ..store.run_states import RunState
 from ..store.steps import StepKind
 from ..tools.accepted import is_array, is_object
+from ..values import define
 from .recording import FUNCTION, RecordedStep, Recording
 
 __all__ = ["Lookup", "find_fault", "show_history", "split_place"]

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NoReturn
 
-from attrs import define, field
+from attrs import field
 
 from ..http.bodies.json_text import MAX_DEPTH, BadJson, parse_json
 from ..http.messages import compact_json
@@ -21,7 +21,7 @@ from ..runs.step_outcomes import START, decode_model
 from ..store.run_states import RunState
 from ..store.steps import StepKind
 from ..tools.accepted import is_array, is_object
-from ..values import frozen
+from ..values import define, frozen
 
 __all__ = [
     "FORMAT",

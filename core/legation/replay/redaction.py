@@ -13,12 +13,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from attrs import define, evolve, field
+from attrs import evolve, field
 
 from ..http.bodies.json_text import BadJson, parse_json
 from ..store.steps import StepKind
 from ..tools.accepted import is_array, is_number, is_object
-from ..values import frozen
+from ..values import define, frozen
 from .recording import RecordedDefinition, RecordedStep, Recording
 
 __all__ = ["MAX_PATH", "MAX_PATHS", "MAX_WORK", "NO_AREA", "BadPath", "check_paths", "redact"]

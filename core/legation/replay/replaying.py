@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NoReturn, cast
 
-from attrs import define, evolve, field
+from attrs import evolve, field
 
 from ..access.decide import owner_of
 from ..effects import CallFunction, Concurrently, Nudge, Program, Publish, Returned, Transact
@@ -53,7 +53,7 @@ from ..store.runs import AppendEvents
 from ..store.session_state import FetchState, apply
 from ..store.steps import StepKind
 from ..tools import Again
-from ..values import frozen
+from ..values import define, frozen
 from .comparing import (
     Divergence,
     Replayed,

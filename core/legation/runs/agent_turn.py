@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol, TypeAlias
 
-from attrs import define, evolve, field
+from attrs import evolve, field
 
 from ..effects import NOW, Concurrently, Program
 from ..models.conversation import (
@@ -35,7 +35,7 @@ from ..store.steps import StepKind
 from ..tools import Again
 from ..tools.shapes import Shape
 from ..tools.structured import check_output
-from ..values import copy_with, frozen
+from ..values import copy_with, define, frozen
 from .event_writer import EventWriter, Journal
 from .events import (
     ABSENT,
@@ -172,7 +172,7 @@ class Turn:
     model: ModelProtocol
     tool_set: ToolSet
     state: TurnState
-    limits: Limits = Limits()  # noqa: RUF009 (a frozen value)
+    limits: Limits = Limits()
     schema: Mapping[str, Any] | None = None
     tool_choice: str | None = None
     in_doubt: str = "ask"

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from attrs import define, evolve, field
+from attrs import evolve, field
 
 from ..effects import NOW, AwaitNudge, Log, Nudge, Program, Publish
 from ..hosted.notify import NotifyRule
@@ -28,6 +28,7 @@ from ..store.runs import AppendEvents
 from ..store.session_state import FetchState, StateChange, encode_change
 from ..store.steps import NO_RECORDS, Definition, Records, Step, StepKind
 from ..store.usage import count_octets
+from ..values import define
 from .channel_replies import ChannelReplies
 from .events import Event, EventOrigin, ModelRequestStarted, RunContent
 from .given import Given

@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
-from attrs import define, evolve, field
+from attrs import evolve, field
 
 from ..effects import (
     NOW,
@@ -39,7 +39,7 @@ from ..store.run_states import RunState
 from ..store.runs import Ended
 from ..store.session_state import MAX_STATE, NO_CHANGE, apply
 from ..store.usage import MeasureLog
-from ..values import frozen
+from ..values import define, frozen
 from .channel_replies import REPLY_TO, ChannelReplies, read_reply_to
 from .endings import End, break_off, conclude, correct_end, fail, store_end
 from .event_writer import CancelAsked, EventWriter, Journal, LeaseLost

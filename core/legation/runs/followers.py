@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final
 
-from attrs import define, field
+from attrs import field
 
 from ..access.token_watch import TokenWatch
 from ..effects import Emit, Log, NextEvents, Now, Nudge, Program
@@ -23,7 +23,7 @@ from ..http.sse import EventId, encode, encode_departure, encode_token_end, hear
 from ..store.failures import StoreFailure
 from ..store.run_reads import EventsPage, FetchEvents
 from ..store.run_rows import StoredEvent
-from ..values import frozen
+from ..values import define, frozen
 from .events import ENDS, EventOrigin, RunCancelled, RunPaused, class_of, mark_final, run_id_of
 from .executor import ExecutorContext
 from .retry import never, persist

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, Final, TypeAlias
 
-from attrs import define, evolve, field
+from attrs import evolve, field
 
 from ..http.bodies.json_text import BadJson, parse_json
 from ..http.messages import compact_json
@@ -23,6 +23,7 @@ from ..money import number_of
 from ..store.steps import StepKind
 from ..tools import CallStep, ModelStep, StepEnd, render
 from ..tools.accepted import is_object
+from ..values import define
 from .agent_turn import (
     ENDED_IN_DOUBT,
     INTERRUPTED,

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from attrs import define, evolve, field
+from attrs import evolve, field
 
 from ..access.decide import name_of
 from ..effects import (
@@ -42,6 +42,7 @@ from ..tools import (
 from ..tools.shapes import Shape
 from ..tools.state_values import Unstorable, combine_changes
 from ..tools.structured import check_output
+from ..values import define
 from .agent_turn import INTERRUPTED, Answered, Outcome, Stopped, Waits, resolve_doubt
 from .contexts import Context, log_refused_state, open_context
 from .event_writer import EventWriter

@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from attrs import define, field
+from attrs import field
 
 from ..access.decide import name_of
 from ..http.bodies.media_types import clean_name, decode_content
 from ..http.messages import compact_json
 from ..store.run_rows import ClaimedRun
 from ..tools import ContextParameter, Misfit, Run, RunFile, read_given
+from ..values import define
 
 __all__ = ["Given", "name_user"]
 

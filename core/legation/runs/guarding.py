@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from attrs import define, evolve, field
+from attrs import evolve, field
 
 from ..effects import CallFunction, CloseStream, Log, Now, Program, Raised, Returned, Yielding
 from ..guards import ANSWERABLE, MAX_TEXT, AskPerson, Guarded, PureGuard, Refuse, Verdict
@@ -27,7 +27,7 @@ from ..tools import HostedGuardFunction, plain_arguments
 from ..tools.arguments import MAX_ARGUMENTS
 from ..tools.state_values import Unstorable
 from ..tools.structured import check_output
-from ..values import frozen
+from ..values import define, frozen
 from .contexts import Context, open_context
 from .event_writer import EventWriter
 from .events import PostHookCompleted, PostHookStarted, PreHookCompleted, PreHookStarted

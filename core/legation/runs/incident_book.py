@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from attrs import define, field
+from attrs import field
 
 from ..store.incidents import Incident
+from ..values import define
 
 __all__ = ["IncidentBook"]
 

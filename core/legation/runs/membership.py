@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 from weakref import WeakSet
 
-from attrs import define, field
+from attrs import field
 
 from ..effects import NOW, THIS_NODE, HoldName, Log, Now, Nudge, Program, ThisNode, Transact
 from ..shares.shares import Shares
@@ -22,7 +22,7 @@ from ..store.nodes import BEATS, Beat, Beaten, Bury, OtherNode
 from ..store.once import BEFORE_MARKS
 from ..store.run_keeping import ExpireRuns, LeasedRuns
 from ..store.unhosted import Unhosted
-from ..values import frozen
+from ..values import define, frozen
 from ..version import VERSION
 from .incident_book import IncidentBook
 from .register import InFlight, SharedWork

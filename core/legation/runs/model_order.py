@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from attrs import define, evolve
+from attrs import evolve
 
 from ..effects import Log, Program
 from ..models.conversation import ModelFailed, ModelProtocol, Prompt, Reply, Usage
-from ..values import frozen
+from ..values import define, frozen
 from .event_writer import EventWriter
 from .events import ModelRequestStarted
 

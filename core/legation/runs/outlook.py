@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import Any, Final
 
-from attrs import define, field
+from attrs import field
 
 from ..effects import Program, Transact
 from ..hosted.registry import Component, Registry
@@ -25,7 +25,7 @@ from ..store.open_runs import OpenPlace, OpenRun, ReadOpenRuns
 from ..store.run_states import RunState
 from ..store.steps import FetchDefinitions
 from ..store.units import Unit
-from ..values import frozen
+from ..values import define, frozen
 from .agent_turn import resolve_doubt
 from .fold import RunRecord, fold
 from .prompt import question

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator
 from typing import Generic, TypeAlias, TypeVar
 from weakref import WeakSet
 
-from attrs import define, field
+from attrs import field
 
 from ..effects import Program
+from ..values import define
 
 __all__ = ["InFlight", "Key", "SharedWork"]
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias, TypeVar
 
-from attrs import define, field
+from attrs import field
 
 from ..backoff import Backoff
 from ..effects import Now, Program, Sleep, Transact
 from ..store.failures import Busy, CommitLost, StoreFailure, Unavailable
 from ..store.units import Unit
+from ..values import define
 
 __all__ = [
     "BACKOFF",

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from attrs import define, field
+from attrs import field
 
 from ..store.session_state import (
     MAX_STATE,
@@ -24,7 +24,7 @@ from ..store.session_state import (
     change_to,
     encode_value,
 )
-from ..values import frozen
+from ..values import define, frozen
 
 __all__ = ["StateRead", "StateTooLarge", "StateWriter", "view_of"]
 

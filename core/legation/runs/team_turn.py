@@ -16,7 +16,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, TypeAlias
 
-from attrs import define, evolve, field
+from attrs import evolve, field
 
 from ..effects import Now, Program
 from ..hosted.abilities import DELEGATION
@@ -32,7 +32,7 @@ from ..store.steps import StepKind
 from ..store.units import Unit
 from ..store.usage import count_octets
 from ..tools import Again, plain_arguments, render
-from ..values import frozen
+from ..values import define, frozen
 from .agent_turn import Outcome
 from .endings import End, conclude, fail, fail_by_error
 from .event_writer import CancelAsked, EventWriter, Journal, LeaseLost
@@ -118,7 +118,7 @@ class LeaderToolSet:
     team: Component
     toolbox: Toolbox
     taker: Taker
-    asked: Message = Message("user", "")  # noqa: RUF009 (a frozen value)
+    asked: Message = Message("user", "")
     _tasks: int = field(default=0, init=False)
     _chosen: bool = field(default=False, init=False)
 

@@ -14,11 +14,12 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 from weakref import WeakSet
 
-from attrs import define, field
+from attrs import field
 
 from ..effects import Program, Publish
 from ..store.run_reads import RunProgress
 from ..store.run_states import RunState
+from ..values import define
 from .register import InFlight
 
 __all__ = [

@@ -9,9 +9,10 @@ that is left.  What a run used counts for the day on which it ends, or pauses.
 
 from __future__ import annotations
 
-from attrs import define, field
+from attrs import field
 
 from ..store.run_rows import DAY_US
+from ..values import define
 
 __all__ = ["Budgets", "Spending", "day_of", "seconds_left"]
 

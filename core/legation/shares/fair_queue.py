@@ -8,8 +8,9 @@ So of two that wait, each has every second place, however many the one asks for.
 
 from __future__ import annotations
 
-from attrs import define, field
+from attrs import field
 
+from ..values import define
 from .slots import Slots
 
 __all__ = ["FairQueue", "Ticket"]

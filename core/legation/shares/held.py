@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from attrs import define, field
+from attrs import field
 
+from ..values import define
 from .slots import Slots
 
 __all__ = ["Held"]

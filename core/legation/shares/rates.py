@@ -16,8 +16,9 @@ from __future__ import annotations
 import math
 from typing import Final, TypeAlias
 
-from attrs import define, field
+from attrs import field
 
+from ..values import define
 from .limits import Limits
 
 __all__ = ["MOST_SUBJECTS", "Rates"]

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
-from attrs import define, field
+from attrs import field
 
 from ..store.refusals import NOWHERE, OTHERS, RefusalCount
+from ..values import define
 from .subjects import network_of
 
 __all__ = ["RefusalCounter"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from attrs import define, field
+from attrs import field
 
-from ..values import frozen
+from ..values import define, frozen
 from .budgets import Budgets
 from .exceeded import Exceeded
 from .fair_queue import FairQueue

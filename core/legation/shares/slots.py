@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from attrs import define, field
+from attrs import field
+
+from ..values import define
 
 __all__ = ["Slots"]
 

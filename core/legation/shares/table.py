@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from attrs import define, field, fields
+from attrs import field, fields
 
-from ..values import frozen
+from ..values import define, frozen
 from .limits import LimitOverrides, Limits, NodeLimits, PlatformLimits, apply_overrides
 from .subjects import ADDRESS, address_subject, component_subject, split_subject
 

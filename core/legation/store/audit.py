@@ -15,9 +15,9 @@ from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Any, ClassVar, Final, Generic, TypeVar, cast
 
-from attrs import define, field, fields
+from attrs import field, fields
 
-from ..values import frozen
+from ..values import define, frozen
 from .audit_entries import AuditEntry, Line, OldRow
 from .audit_pages import Head, Page, SigningKey, seal_page, split_lines, writer_name
 from .units import (

@@ -11,10 +11,10 @@ import json
 from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
-from attrs import define, fields
+from attrs import fields
 
 from ..json_encoding import make_encode
-from ..values import frozen
+from ..values import define, frozen
 
 __all__ = [
     "PRUNED",

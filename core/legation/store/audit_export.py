@@ -26,9 +26,9 @@ from json.encoder import encode_basestring_ascii as _quote
 from operator import attrgetter
 from typing import Any, Final, TypeAlias, TypeGuard, cast
 
-from attrs import define, field, fields
+from attrs import field, fields
 
-from ..values import frozen
+from ..values import define, frozen
 from .audit_entries import AuditEntry, OldRow, encode_json
 from .audit_pages import NO_KEYS, Head, KeyRing, Page, SigningKey
 from .audit_verify import Broken, Verdict, Verifier

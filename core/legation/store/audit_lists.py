@@ -16,9 +16,9 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Any, ClassVar, Final, overload
 
-from attrs import define, field
+from attrs import field
 
-from ..values import frozen
+from ..values import define, frozen
 from .audit import OLD_COLUMNS, PAGE_COLUMNS, old_row
 from .audit_entries import AuditEntry, OldRow, decode_lines, encode_json
 from .audit_pages import SPAN_US, Page

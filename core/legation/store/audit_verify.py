@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Final, TypeAlias
 
-from attrs import define, evolve, field
+from attrs import evolve, field
 
-from ..values import frozen
+from ..values import define, frozen
 from .audit_entries import Anchor, AuditEntry, Line, OldRow, decode_lines, hash_row
 from .audit_pages import (
     MAX_ENTRIES,

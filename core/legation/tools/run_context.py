@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Generic, get_args, get_origin
 
-from attrs import define, field, setters
+from attrs import field, setters
 from typing_extensions import TypeVar
 
-from ..values import frozen
+from ..values import define, frozen
 
 __all__ = ["RESERVED", "FromModel", "Run", "RunFile", "name_fault", "without_mark"]
 

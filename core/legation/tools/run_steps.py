@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from attrs import define, field
+from attrs import field
 
 from ..models.conversation import Usage
-from ..values import frozen
+from ..values import define, frozen
 from .definition import Again
 
 __all__ = ["CallStep", "FinalAnswer", "ModelStep", "StepEnd"]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from attrs import define, field
+from attrs import field
 
 from ..http.bodies.json_text import BadJson, JsonObject, JsonValue, parse_json
 from ..http.messages import compact_json
+from ..values import define
 from .accepted import TYPES, check_schema, is_array, is_object, resolve
 from .bounds import unmet_bounds
 from .shape_reader import Problems, read

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
-from attrs import define, field
+from attrs import field
 
 from ...access.token_watch import TokenWatch
 from ...effects import Emit, Now, Program, Sleep, Transact
@@ -21,7 +21,7 @@ from ...store.audit_pages import Head, Page, SigningKey, parse_head
 from ...store.audit_parts import ChainPart, ReadParts
 from ...store.audit_verify import Broken, Prune, Verdict, Verifier
 from ...store.failures import StoreFailure
-from ...values import frozen
+from ...values import define, frozen
 from ..call import Call
 from ..fields import declare, text
 from ..moments import LAST_US, moment

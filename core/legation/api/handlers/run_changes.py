@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from itertools import count
 from typing import Final
 
-from attrs import define, evolve, field
+from attrs import evolve, field
 
 from ...effects import Emit, Now, Program, Sleep, Transact
 from ...http.messages import Streamed, Unfinished, compact_json
@@ -20,7 +20,7 @@ from ...http.sse import encode, encode_token_end, heartbeat
 from ...store.failures import StoreFailure
 from ...store.listed_runs import CountListed, FindListed, ListedRun, ListRuns
 from ...store.run_states import RunState
-from ...values import frozen
+from ...values import define, frozen
 from ..call import Call
 from ..fields import integer, text
 from ..visible_runs import narrow_to_visible

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from attrs import define, evolve, field
+from attrs import evolve, field
 
 from ...access.decide import name_of
 from ...effects import Program, Sleep, Transact
@@ -20,7 +20,7 @@ from ...runs.output import iso_time
 from ...store.failures import StoreFailure
 from ...store.listed_runs import WINDOW, ListedRun, ListRuns
 from ...store.run_states import RunState
-from ...values import frozen
+from ...values import define, frozen
 from ..call import Call
 from ..fields import choice, integer, text
 from ..visible_runs import narrow_to_visible

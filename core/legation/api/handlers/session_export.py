@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from attrs import define, field
+from attrs import field
 
 from ...effects import Emit, Program, Transact
 from ...http.messages import Streamed, Unfinished, compact_json
@@ -18,7 +18,7 @@ from ...store.run_pages import ReadRuns
 from ...store.run_reads import FetchEvents, SumUsage
 from ...store.run_rows import RunRow, StoredEvent
 from ...store.sessions import SessionRow
-from ...values import frozen
+from ...values import define, frozen
 from ..call import Call
 from ..fields import choice
 from .owners import SeveralUsers

@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import Final
 
-from attrs import define, field
+from attrs import field
 
 from ...effects import Program, Sleep
+from ...values import define
 from ..refusals import BadRequest, TooLarge
 from .json_text import MAX_DEPTH
 

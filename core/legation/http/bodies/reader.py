@@ -18,9 +18,9 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, TypeVar
 
-from attrs import define, field
+from attrs import field
 
-from ...values import frozen
+from ...values import define, frozen
 from ..refusals import Fault
 from .json_meter import MAX_VALUES, JsonMeter
 from .json_text import BadJson, JsonObject, JsonValue, parse_json
