@@ -29,7 +29,7 @@ AHEAD_BYTES: Final = 256 << 10
 
 # A record of TLS takes a turn or several of the event loop to be read.  Where none came for so
 # many, there is none; and whoever sends without an end is not read without one.
-_QUIET_TURNS: Final = 5
+_QUIET_TURNS: Final = 8
 _TURNS: Final = 256
 
 

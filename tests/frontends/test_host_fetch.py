@@ -285,11 +285,15 @@ def test_an_effect_does_not_show_its_headers() -> None:
 # --- bodies that are read as they come
 
 
+class Awaited(threading.Event):
+    """An event that a server waits for."""
+
+
 class Peer:
     """A server that streams as it is told, and counts its connections.
 
     Each request is answered with the head and then whatever `script` says: bytes to send, seconds
-    to wait, None to break the connection, an event to set.
+    to wait, None to break the connection, an event to set or to wait for.
     """
 
     def __init__(
@@ -346,6 +350,8 @@ class Peer:
                 peer.sendall(step)
             elif step is None:
                 return
+            elif isinstance(step, Awaited):
+                step.wait(10)
             elif isinstance(step, threading.Event):
                 step.set()
             else:
@@ -409,7 +415,7 @@ def test_a_body_is_read_as_it_comes(backend: str) -> None:
 def test_what_comes_while_a_program_rests_is_one_answer(
     backend: str, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sent = threading.Event()
+    heard, sent = Awaited(), threading.Event()
     words = [b"%d " % number for number in range(40)]
     context = None
     if way == "tls":
@@ -429,6 +435,7 @@ def test_what_comes_while_a_program_rests_is_one_answer(
     def program(url: str) -> Program[list[Any]]:
         yield from OpenStream("GET", url)
         got: list[Any] = [(yield from NextChunk(1, 10.0))]
+        heard.set()
         while not sent.is_set():
             yield from Sleep(0.01)
         while got[-1]:
@@ -436,7 +443,7 @@ def test_what_comes_while_a_program_rests_is_one_answer(
         return got
 
     burst = map(chunk, words)
-    with Peer(HEAD, chunk(b"first "), 0.05, *burst, sent, 0.3, END, tls=context) as peer:
+    with Peer(HEAD, chunk(b"first "), heard, *burst, sent, END, tls=context) as peer:
         url = peer.url
         if way == "tls":
             url = url.replace("http://127.0.0.1", "https://localhost")

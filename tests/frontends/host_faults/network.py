@@ -394,6 +394,17 @@ def first_chunk_lost() -> Handlers:
     return {OpenStream: open_stream}
 
 
+@effects_of("NextChunk.rests")
+def what_comes_in_a_rest_lost() -> Handlers:
+    def next_chunk(effect: NextChunk) -> Program[Any]:
+        chunk = yield effect
+        if effect.rest_seconds and chunk and not isinstance(chunk, Unreachable):
+            return (yield evolve(effect, rest_seconds=0.0, timeout_seconds=1.0))
+        return chunk
+
+    return {NextChunk: next_chunk}
+
+
 @effects_of("CallFunction.many")
 def few_functions_at_one_time() -> Handlers:
     called: list[CallFunction] = []
