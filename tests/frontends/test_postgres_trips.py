@@ -14,6 +14,7 @@ from attrs import frozen
 
 from legation.store.failures import Conflict, StatementFailed, StoreFailure
 from legation.store.units import Dialect, ReadUnit, Sql, Statements, Undo, Unit, Work
+from legation_host import postgres as postgres_module
 from legation_host.postgres import PostgresDatabase
 
 from ..postgres_messages import MessageRelay, message_relay
@@ -161,6 +162,24 @@ def test_the_one_that_was_not_used_for_longest_is_prepared_no_more(postgres: str
         assert database.run_unit(Ask(0)) == 1
 
 
+def test_each_of_those_sent_together_has_the_time_of_a_statement(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or many short ones would count as one that takes too long."""
+    monkeypatch.setattr(
+        postgres_module, "SETTINGS", {**postgres_module.SETTINGS, "statement_timeout": "2s"}
+    )
+    nap = Sql("select cast(pg_sleep(0.8) as text)", registered=False)
+
+    @frozen
+    class Doze(Unit[int]):
+        def statements(self, dialect: Dialect) -> Work[int]:
+            return len((yield nap(), nap(), nap()))
+
+    with opened(postgres) as database:
+        assert database.run_unit(Doze()) == 3
+
+
 # --- What fails
 
 
@@ -289,7 +308,8 @@ def test_a_cut_at_any_message_leaves_all_or_nothing_and_is_told(
     outcomes: dict[str, str] = {}
     with message_relay(url) as relay, opened(relay.url, *ACCOUNTS) as database:
         for client in (True, False):
-            for half in count():  # messages, cut before them or in their midst
+            # Messages, cut before them or in their midst.
+            for half in count(0, 1 if unit is Enter else 2):
                 name, cut = f"{client} {half}", (client, half // 2, half % 2 / 2)
                 outcomes[name] = enter_and_cut(relay, database, unit(name), cut)
                 if outcomes[name] == "not reached":
