@@ -20,7 +20,7 @@ from legation.runs.ids import member_run_id, new_id
 from legation.store import inbox, leases, nodes, run_keeping, run_steering, runs
 from legation.store.run_states import RunState
 from legation.store.steps import NO_RECORDS, Step, write_records
-from legation.store.units import Dialect, Sql, Statements, Undo
+from legation.store.units import Dialect, Sql, Statements, Undo, Work
 from legation_testing.performing import PERFORMERS
 
 __all__ = ["FAULTS", "PlantedFault"]
@@ -114,7 +114,7 @@ _append = runs.AppendEvents.statements
 _finish = runs.FinishRun.statements
 
 
-def append_without_fence(unit: runs.AppendEvents, dialect: Dialect) -> Statements[Any]:
+def append_without_fence(unit: runs.AppendEvents, dialect: Dialect) -> Work[Any]:
     """Store the steps, whoever has the lease."""
     stored = yield from _append(unit, dialect)
     if isinstance(stored, Undo):
@@ -124,7 +124,7 @@ def append_without_fence(unit: runs.AppendEvents, dialect: Dialect) -> Statement
     return stored
 
 
-def finish_without_steps(unit: runs.FinishRun, dialect: Dialect) -> Statements[Any]:
+def finish_without_steps(unit: runs.FinishRun, dialect: Dialect) -> Work[Any]:
     """Leave out the steps of the batch with which a run pauses."""
     paused = unit.status == RunState.PAUSED.value
     return _finish(evolve(unit, records=NO_RECORDS) if paused else unit, dialect)
