@@ -250,6 +250,27 @@ def test_a_stream_of_a_member_says_that_it_is_there_while_others_speak(
     hand.until(NextEvents("r", 2, 0.5), None)
 
 
+def test_a_follower_that_has_it_all_ends_with_the_run(
+    followed: Followed, watched: WatchedRuns
+) -> None:
+    hand = in_step(tail(followed, 0))
+    hand.until(NextEvents("r", 2, 1.0), ())
+    watched.runs["r"].changes = 1
+    hand.until(fetch(2), EventsPage((), "COMPLETED", 2))
+    assert hand.end() is None
+    assert not followed.is_over()
+
+
+def test_a_stream_of_a_member_shows_nothing_twice(followed: Followed, watched: WatchedRuns) -> None:
+    program = tail_of_member(followed, 2)
+    assert isinstance(program.send(None), Now)
+    assert program.send(0) == NextEvents("r", 0, 0.05)
+    assert isinstance(program.send(events(1, 2)), Now)
+    assert program.send(0) == NextEvents("r", 2, 1.0)
+    assert isinstance(program.send(events(3)), Emit)
+    program.close()
+
+
 def test_a_follower_gives_up_what_is_stalled(followed: Followed, watched: WatchedRuns) -> None:
     program = join("main", "ada", "r", watched=watched)
     hand = in_step(program)
