@@ -28,11 +28,11 @@ PARTS: Final = {
     "legation.store.units": 4,
     "legation.access.decide": 5,
     "legation.migrations.plan": 10,
-    "legation.channels.slack": 37,
+    "legation.channels.slack": 38,
     "legation.channels.standard": 38,
-    "legation.channels.telegram": 38,
-    "legation.channels.whatsapp": 37,
-    "legation.access.tokens": 14,
+    "legation.channels.telegram": 39,
+    "legation.channels.whatsapp": 38,
+    "legation.access.tokens": 15,
 }
 LOADED: Final = """
 import importlib, json, sys
