@@ -501,7 +501,7 @@ def test_a_deadlock_says_who_waits_for_what() -> None:
     assert str(failure.value) == (
         "nothing is due, and every program waits:\n"
         "  reader on node-1: waits for "
-        "NextEvents(run_id='r', after=0, timeout_seconds=inf)\n"
+        "NextEvents(run_id='r', after=0, timeout_seconds=inf, database=None, holder=None)\n"
         "  worker on node-1: waits for AwaitNudge(topic='a', timeout_seconds=inf)"
     )
 
