@@ -346,10 +346,9 @@ class Host:
         waiter = Waiter()
         with self.changed:
             events = self.state.next_events(effect.run_id, effect.after, waiter)
-        if events is None:
-            turn.wait(waiter, effect.timeout_seconds)
-            events = self.state.held_events(effect.run_id, effect.after)
-        return events or ()
+        if events is None and turn.wait(waiter, effect.timeout_seconds):
+            events = self.state.held_events(effect.run_id, effect.after) or ()
+        return events
 
     def await_nudge(self, turn: Turn, effect: e.AwaitNudge) -> None:
         waiter, since = Waiter(), turn.since(effect.topic)
