@@ -17,6 +17,8 @@ The modules, in the order of a run's life:
 * `step_outcomes` is how its steps are stored, `run_record` reads them after a crash, and `fold`
   makes the turn of them as it stood;
 * `events` are what happens in it, `event_writer` keeps and stores them, `followers` read them;
+* `watched_runs` are those that somebody follows here, and `run_watch` asks for the news of those
+  that other nodes execute;
 * `approvals` and `continuation` go on with a run that waits for a person;
 * `forking` finds the places at which a run can be forked, `checkpoints` look back at it;
 * `endings` is how a run ends or pauses, `cancellation` how somebody ends it;
