@@ -37,17 +37,21 @@ def statements_of(unit: Unit[R], dialect: Dialect) -> Statements[R | Undo[R]]:
 
 
 def one_by_one(work: Work[R]) -> Statements[R]:
-    """Yield the statements of `work`, those that it yields together one after the other."""
+    """Yield the statements of `work`, those that it yields together one after the other.
+
+    What is thrown in is thrown into `work`.
+    """
     try:
         asked = next(work)
         while True:
-            if isinstance(asked, tuple):
-                found = list[Rows]()
-                for statement in asked:
+            found = list[Rows]()
+            try:
+                for statement in asked if isinstance(asked, tuple) else (asked,):
                     found.append((yield statement))
-                asked = work.send(cast("Rows", found))
+            except Exception as error:  # noqa: BLE001 (it is for whom it was meant)
+                asked = work.throw(error)
             else:
-                asked = work.send((yield asked))
+                asked = work.send(cast("Rows", found) if isinstance(asked, tuple) else found[0])
     except StopIteration as stop:
         result: R = stop.value
         return result
