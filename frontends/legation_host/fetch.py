@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
-from urllib.request import getproxies
 
 import anyio
 import anyio.to_thread
@@ -86,7 +85,8 @@ class Fetcher:
 def _new_client() -> AsyncClient:
     httpx2: Any = import_module("httpx2")
     transport: Any = None
-    if not any(getproxies().get(scheme) for scheme in ("http", "https", "all")):
+    proxies: Mapping[str, str] = import_module("urllib.request").getproxies()
+    if not any(proxies.get(scheme) for scheme in ("http", "https", "all")):
         transport = import_module(f"{__package__}.held_reads").Transport(CONNECTIONS, KEPT)
     client: AsyncClient = httpx2.AsyncClient(
         follow_redirects=False,

@@ -18,7 +18,9 @@ from typing import Any
 import anyio.lowlevel
 import httpcore2
 import httpx2
-from attrs import define, field
+from attrs import field
+
+from legation.values import define
 
 __all__ = ["HeldStream", "Transport"]
 

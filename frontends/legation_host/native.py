@@ -12,7 +12,8 @@ from typing import Any, Protocol, Self
 
 import anyio
 import anyio.lowlevel
-from attrs import frozen
+
+from legation.values import frozen
 
 __all__ = ["Event", "Native", "Scope", "find_native"]
 

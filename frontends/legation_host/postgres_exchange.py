@@ -19,7 +19,7 @@ from functools import lru_cache
 from itertools import count
 from typing import Any, Final, TypeAlias
 
-from attrs import define, field, frozen
+from attrs import field
 from psycopg import Connection, Pipeline, abc, generators
 from psycopg.abc import PQGen
 from psycopg.adapt import PyFormat, Transformer
@@ -28,6 +28,7 @@ from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGresult
 
 from legation.store.units import NO_ROWS, Rows, Sql, Statement
+from legation.values import define, frozen
 
 __all__ = ["Exchange"]
 
