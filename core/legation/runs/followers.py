@@ -158,7 +158,6 @@ class _Follower:
         behind: There is more in the database than it has read.
         looked: The newest event that was known when it looked last.
         changes: Those that were known then.
-        wakes: Those that it knows of.
         waited: For how long it has waited at last, at most.
         by_clock: Whether its stream may be quiet while the run is not.
         holder: The node that executes the run, as far as that is known; where that is another one,
@@ -182,7 +181,6 @@ class _Follower:
     behind: bool = False
     looked: int = 0
     changes: int = 0
-    wakes: int = 0
     waited: float = 0.0
     by_clock: ClassVar[bool] = False
     run: WatchedRun = field(init=False)
@@ -190,7 +188,7 @@ class _Follower:
     def enter(self) -> None:
         """Be one of those who follow the run here."""
         self.run = self.watched.enter(self.run_id)
-        self.changes, self.wakes = self.run.changes, self.run.wakes
+        self.changes = self.run.changes
 
     @property
     def shown(self) -> int:
@@ -217,13 +215,12 @@ class _Follower:
             seconds = 0.0
         else:
             seconds = min(seconds, self.poll if polls or not self.in_step else _TIMES * self.poll)
-        self.waited = seconds
+        self.waited, wakes = seconds, run.wakes  # who is woken from here on has heard of no event
         where = () if self.holder is None else (self.database, self.holder)
         heard: tuple[StoredEvent, ...] | None = yield NextEvents(
             self.run_id, self.after, seconds, *where
         )
-        told, self.wakes = self.wakes != run.wakes, run.wakes
-        events = heard or ()
+        told, events = wakes != run.wakes, heard or ()
         if heard:
             self.behind, self.in_step = False, True
         elif (

@@ -227,6 +227,19 @@ def test_a_follower_that_was_told_asks_for_nothing_it_has(
     assert hand.end() is None
 
 
+def test_a_follower_that_is_woken_while_it_asks_still_hears_another_node(
+    followed: Followed, watched: WatchedRuns
+) -> None:
+    hand = in_step(tail(followed, 0))
+    hand.until(NextEvents("r", 2, 1.0), ())
+    hand.until(fetch(2), EventsPage((), "RUNNING", 2, held=True))
+    watched.runs["r"].wakes += 1
+    hand.until(Nudge(watch_topic("main")), None)
+    hand.until(NextEvents("r", 2, 2.0), ())  # another node said something meanwhile
+    hand.until(fetch(2), EventsPage(events(3), "RUNNING", 3, held=True))
+    hand.until(NextEvents("r", 3, 1.0), None)
+
+
 def test_a_clock_that_is_set_back_costs_a_comment_and_nothing_else(
     followed: Followed, watched: WatchedRuns
 ) -> None:
