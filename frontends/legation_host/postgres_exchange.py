@@ -67,12 +67,12 @@ def _text_of(sql: Sql) -> _Text:
 
 @frozen
 class _Message:
-    """One statement with its parameters as they are sent."""
+    """One statement with its parameters as they are sent; an older driver takes lists alone."""
 
     key: _Key
     text: bytes
-    values: Sequence[Any]
-    formats: Sequence[Any]
+    values: list[Any]
+    formats: list[Any]
 
 
 @define(eq=False)
@@ -129,7 +129,7 @@ class Exchange:
 
     def _perform_alone(self, message: _Message) -> Rows:
         """Carry out one statement without a pipeline; to prepare it would be a round trip more."""
-        wire, types = self.connection.pgconn, message.key[1]
+        wire, types = self.connection.pgconn, [*message.key[1]]
         wire.send_query_params(message.text, message.values, types, message.formats)
         result = self.connection.wait(generators.execute(wire))[-1]
         if result.status == ExecStatus.FATAL_ERROR:
@@ -144,7 +144,8 @@ class Exchange:
         except UnicodeError as error:  # the driver's; the same from a unit would be its bug
             raise DataError("a text that cannot be encoded") from error
         types = tuple(self._adapter.types or ())
-        return _Message((statement.sql, types), text.text, dumped, self._adapter.formats or ())
+        formats = [*(self._adapter.formats or ())]
+        return _Message((statement.sql, types), text.text, [*dumped], formats)
 
     def _send(self, message: _Message) -> None:
         """Hand `message` to libpq, and before it what prepares it, where that is due."""
@@ -156,13 +157,13 @@ class Exchange:
             name = b"legation_%d" % next(self._numbers)
             if len(self._names) >= PREPARED:
                 _, old = self._names.popitem(last=False)
-                wire.send_query_params(b"deallocate " + old, ())
+                wire.send_query_params(b"deallocate " + old, [])
                 self._expected.append(False)
-            wire.send_prepare(name, message.text, key[1])
+            wire.send_prepare(name, message.text, [*key[1]])
             self._names[key] = name
             self._expected.append(key)
         if name is None:
-            wire.send_query_params(message.text, message.values, key[1], message.formats)
+            wire.send_query_params(message.text, message.values, [*key[1]], message.formats)
         else:
             wire.send_query_prepared(name, message.values, message.formats)
         self._expected.append(True)
