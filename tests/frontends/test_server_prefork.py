@@ -97,7 +97,9 @@ class Load:
 def test_no_request_fails_while_workers_are_replaced(
     tmp_path: Path, figures: Callable[[str], None]
 ) -> None:
-    arguments = (write_platform(tmp_path), "--port", "0", "--workers", "2", *QUICK)
+    # A client that does not come by for so long, as on a busy machine, is parted with.
+    grace = ("--limit", "grace_seconds=1", "--limit", "drain_seconds=5")
+    arguments = (write_platform(tmp_path), "--port", "0", "--workers", "2", *grace)
     with running(*arguments) as command:
         load = Load(command.port())
         try:
