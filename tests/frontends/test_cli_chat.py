@@ -323,9 +323,14 @@ class Screen:
 
     def press_until(self, keys: str, shown: str) -> None:
         """Press keys until something stands on the screen: readline may lose the first ones."""
+        due = time.monotonic() + PATIENCE
         while shown not in self.text:
+            assert time.monotonic() < due, self.text
+            assert self.process.poll() is None, self.text
             self.type(keys)
-            self._read(1)
+            again = time.monotonic() + 5
+            while shown not in self.text and time.monotonic() < again:
+                self._read(0.2)
 
     def type(self, keys: str) -> None:
         """Press keys."""
