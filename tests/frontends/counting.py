@@ -1,8 +1,8 @@
 """Count what a run and a read cost this process, and print it as JSON.
 
 A process of its own: the hook that finds the connections of SQLite, and the profile function, stay
-for its life.  Each operation is done `ROUNDS` times after a warm-up; of each count the least is
-printed, and of bytes the median, so that what the jobs of the platform do meanwhile does not show.
+for its life.  Each operation is done `ROUNDS` times after a warm-up; of each count the median is
+printed, so that what the jobs of the platform do meanwhile does not show.
 """
 
 from __future__ import annotations
@@ -84,10 +84,7 @@ def written() -> int:
 
 
 async def measured(operation: Callable[[], Awaitable[object]]) -> dict[str, float]:
-    """Return the least of each count over `ROUNDS` rounds, and of bytes the median.
-
-    On a busy machine most rounds are so long that a job of the platform falls into each.
-    """
+    """Return the median of each count over `ROUNDS` rounds."""
     rounds: list[dict[str, int]] = []
     for number in range(2 * ROUNDS):
         counted.clear()
@@ -96,9 +93,8 @@ async def measured(operation: Callable[[], Awaitable[object]]) -> dict[str, floa
         await trio.sleep(0.02)  # the audit trail, and what the end of a run brings about
         if number >= ROUNDS:
             rounds.append({**counted, "bytes": written() - before})
-    names = ("calls", "statements", "commits")
-    least = {name: float(min(counts.get(name, 0) for counts in rounds)) for name in names}
-    return {**least, "bytes": median(counts["bytes"] for counts in rounds)}
+    names = ("calls", "statements", "commits", "bytes")
+    return {name: median(counts.get(name, 0) for counts in rounds) for name in names}
 
 
 async def look(number: int) -> str:
