@@ -233,7 +233,7 @@ class Listener(Protocol):
 
 @frozen
 class SilentListener:
-    """A listener to an answer that nobody hears: a judge's, a summary's, one that is recorded."""
+    """A listener to an answer that nobody hears: of a judge, a transcript, one that is recorded."""
 
     def listen(self) -> None:
         """Do nothing."""

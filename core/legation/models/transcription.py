@@ -17,12 +17,12 @@ from ..effects import Program
 from ..http.sse import ForeignEvent
 from ..values import define, frozen
 from .chat_completions import ChatCompletions, check_answer
-from .conversation import Reply, Usage, storable
+from .conversation import Reply, SilentListener, Usage, storable
 from .exchange import ask
 from .provider_json import require_table
 from .trouble import Trouble
 
-__all__ = ["Nobody", "Transcriber"]
+__all__ = ["Transcriber"]
 
 # The provider goes by the name of the file, of these endings.
 _ENDINGS: Final[Mapping[str, str]] = {
@@ -77,7 +77,7 @@ class Transcriber:
         )
         question = self.model.question("/audio/transcriptions", (), body)
         sent = evolve(question, headers=headers, max_bytes=_MAX_BYTES)
-        return (yield from ask(sent, _Transcript, Nobody())).content
+        return (yield from ask(sent, _Transcript, SilentListener())).content
 
 
 @define
@@ -109,21 +109,3 @@ class _Transcript:
         if self.text is None:
             raise Trouble("broken")
         return Reply(self.text)
-
-
-@frozen
-class Nobody:
-    """The listener of an answer that nobody reads as it comes."""
-
-    def listen(self) -> None:
-        """Begin anew."""
-
-    def hear(self, piece: str) -> None:
-        """Take no piece."""
-
-    def think(self, piece: str) -> None:
-        """Take no thought."""
-
-    def settle(self) -> Program[None]:
-        """Store nothing."""
-        yield from ()

@@ -8,8 +8,8 @@ import pytest
 
 from legation.effects import Log, Sleep
 from legation.models.chat_completions import ChatCompletions
-from legation.models.conversation import ModelFailed
-from legation.models.transcription import Nobody, Transcriber
+from legation.models.conversation import ModelFailed, SilentListener
+from legation.models.transcription import Transcriber
 from legation_testing import Simulation
 
 from ...providers.strict import Reply
@@ -122,4 +122,4 @@ def test_an_endpoint_of_ones_own_may_ask_for_no_key() -> None:
 
 
 def test_nobody_listens() -> None:
-    assert list(Nobody().settle()) == []
+    assert list(SilentListener().settle()) == []
