@@ -116,21 +116,24 @@ class Rounds:
         worker = self._workers.get(pid)
         if worker is not None:
             worker.silent = True
-        self._scraped.discard(pid)
-        self._next.discard(pid)
-        return self._finish(now)
+        return self._leave_out(pid, now)
 
     def remove(self, pid: int, now: float) -> list[Step]:
         """Take note that `pid` has ended; its counters are kept."""
-        steps = self.silence(pid, now)
         worker = self._workers.pop(pid, None)
         if worker is not None:
             self._ended = merge((self._ended, keep_counted(worker.families)))
-        return [*steps, *self._finish(now)]
+        return self._leave_out(pid, now)
 
     def advance(self, now: float) -> list[Step]:
         """End a round that is overdue."""
         return self._end(now) if self.due <= now else []
+
+    def _leave_out(self, pid: int, now: float) -> list[Step]:
+        """Neither wait for `pid` nor answer it."""
+        self._scraped.discard(pid)
+        self._next.discard(pid)
+        return self._finish(now)
 
     def _begin(self, now: float) -> list[Step]:
         self._round += 1
