@@ -147,6 +147,7 @@ class _Parent:
             signal.set_wakeup_fd(fd)
             for number, handler in before.items():
                 signal.signal(number, handler)
+            self.scrapes.close()
             self._selector.close()
             os.close(self._lifeline[0])
             os.close(self._lifeline[1])

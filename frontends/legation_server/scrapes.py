@@ -9,7 +9,7 @@ from __future__ import annotations
 import selectors
 import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final, TypeAlias
 
@@ -50,9 +50,11 @@ class Scrapes:
 
     Attributes:
         own: In a worker, its end of its own link.
+        clock: Seconds.
     """
 
     own: socket.socket = field(init=False)
+    clock: Callable[[], float] = time.monotonic
     _rounds: Rounds = field(factory=Rounds, init=False)
     _links: dict[int, Link] = field(factory=dict[int, Link], init=False)
     _selector: selectors.BaseSelector = field(init=False)
@@ -92,7 +94,7 @@ class Scrapes:
 
     def advance(self) -> None:
         """End a round that is overdue."""
-        self._act(self._rounds.advance(time.monotonic()))
+        self._act(self._rounds.advance(self.clock()))
 
     def remove(self, pid: int) -> None:
         """Take the last word of a worker that has ended, and let go of its link."""
@@ -100,7 +102,12 @@ class Scrapes:
         while link is not None and self._read(link):
             pass
         self._close(pid)
-        self._act(self._rounds.remove(pid, time.monotonic()))
+        self._act(self._rounds.remove(pid, self.clock()))
+
+    def close(self) -> None:
+        """Let go of all links."""
+        for pid in tuple(self._links):
+            self._close(pid)
 
     def _read(self, link: Link) -> bool:
         """Take what has come; return whether there may be more."""
@@ -117,7 +124,7 @@ class Scrapes:
         return bool(data)
 
     def _obey(self, pid: int, frame: Frame) -> None:
-        now = time.monotonic()
+        now = self.clock()
         if frame.kind is Kind.GATHER:
             self._act(self._rounds.gather(pid, now))
         else:
@@ -144,7 +151,7 @@ class Scrapes:
 
     def _silence(self, pid: int) -> None:
         self._close(pid)
-        self._act(self._rounds.silence(pid, time.monotonic()))
+        self._act(self._rounds.silence(pid, self.clock()))
 
     def _close(self, pid: int) -> None:
         link = self._links.pop(pid, None)
