@@ -414,7 +414,8 @@ class Service:
         parent: int,
     ) -> int:
         self.platform = files.platform
-        self._link = WorkerLink(self._scrapes.own)
+        if self._scrapes.own is not None:
+            self._link = WorkerLink(self._scrapes.own)
 
         def announce(server: Server) -> None:
             self._add_gauges(server)
@@ -424,7 +425,8 @@ class Service:
             with sentences():
                 life = Life(started=announce, closing=self._shutdown, parent=parent)
                 self._worker(listeners, life)
-                self._link.end(self.platform.measure(system_clock()))
+                if self._link is not None:
+                    self._link.end(self.platform.measure(system_clock()))
         except CannotGoOn as error:
             error.show()
             return error.exit_code

@@ -35,6 +35,7 @@ class Link:
 
     pid: int
     end: socket.socket
+    selector: selectors.BaseSelector
     frames: Frames = field(factory=Frames, init=False)
     unsent: bytearray = field(factory=bytearray, init=False)
 
@@ -49,15 +50,14 @@ class Scrapes:
     """The links to all workers, of one parent.
 
     Attributes:
-        own: In a worker, its end of its own link.
         clock: Seconds.
+        own: In a worker, its end of its own link.
     """
 
-    own: socket.socket = field(init=False)
     clock: Callable[[], float] = time.monotonic
+    own: socket.socket | None = field(default=None, init=False)
     _rounds: Rounds = field(factory=Rounds, init=False)
     _links: dict[int, Link] = field(factory=dict[int, Link], init=False)
-    _selector: selectors.BaseSelector = field(init=False)
 
     @property
     def due(self) -> float:
@@ -76,9 +76,8 @@ class Scrapes:
         """Keep the parent's end, after the fork of `pid`; `selector` looks after it."""
         ours, theirs = pair
         theirs.close()
-        self._selector = selector
         ours.setblocking(False)
-        self._links[pid] = link = Link(pid, ours)
+        self._links[pid] = link = Link(pid, ours, selector)
         selector.register(ours, link.events, link)
 
     def come_up(self, pid: int) -> None:
@@ -147,7 +146,7 @@ class Scrapes:
         with suppress(OSError):
             del link.unsent[: link.end.send(link.unsent)]
         if link.pid in self._links:
-            self._selector.modify(link.end, link.events, link)
+            link.selector.modify(link.end, link.events, link)
 
     def _silence(self, pid: int) -> None:
         self._close(pid)
@@ -156,5 +155,5 @@ class Scrapes:
     def _close(self, pid: int) -> None:
         link = self._links.pop(pid, None)
         if link is not None:
-            self._selector.unregister(link.end)
+            link.selector.unregister(link.end)
             link.end.close()

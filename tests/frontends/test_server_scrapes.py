@@ -241,7 +241,7 @@ def test_a_worker_has_its_own_end_alone() -> None:
     assert parent.own is second[1]
     assert [end.fileno() for end in (*first, second[0])] == [-1, -1, -1]
     selector.close()
-    parent.own.close()
+    second[1].close()
 
 
 # --- Frames -------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from ...effects import CallFunction, Program, Returned, Transact
 from ...http.messages import Response, text_response
 from ...http.refusals import Unavailable
 from ...money import number_of
-from ...observability.merging import Snapshot
+from ...observability.merging import Snapshot, Survey
 from ...observability.prometheus import MEDIA_TYPE, Family, Labels, Sample, exposition
 from ...store.channel_states import HeldChannel, ListHeld
 from ...store.counts import CountRuns
@@ -64,24 +64,28 @@ def show(call: Call) -> Program[Response | Unavailable]:
     answer of theirs there is none, for counters of one alone would look like a restart.
     """
     telemetry = call.surface.telemetry
-    snapshot = yield from _gather(call)
-    if snapshot is None:
-        return Unavailable(_UNGATHERED)
-    surveyed = snapshot.surveyed
-    if surveyed is None or call.now_us - surveyed[0] >= _FRESH_US:
-        telemetry.surveyed = surveyed = (call.now_us, (yield from _survey(call)))
-    text = exposition((*snapshot.families, *surveyed[1]), telemetry.labels)
+    if telemetry.gather is None:
+        surveyed = yield from _renew(call, telemetry.surveyed)
+        process = Process(call.context, call.surface, call.started_us, call.now_us)
+        families = measure(process).families
+    else:
+        outcome = yield from CallFunction(telemetry.gather, {}, _GATHER_SECONDS)
+        if not isinstance(outcome, Returned):
+            return Unavailable(_UNGATHERED)
+        whole: Snapshot = outcome.value
+        surveyed = yield from _renew(call, whole.surveyed)
+        families = whole.families
+    text = exposition((*families, *surveyed[1]), telemetry.labels)
     no_store = ((b"cache-control", b"no-store"),)
     return text_response(200, text, MEDIA_TYPE, no_store)
 
 
-def _gather(call: Call) -> Program[Snapshot | None]:
-    """Return what this process has counted, or all at its address; None where they are silent."""
-    gather = call.surface.telemetry.gather
-    if gather is None:
-        return measure(Process(call.context, call.surface, call.started_us, call.now_us))
-    outcome = yield from CallFunction(gather, {}, _GATHER_SECONDS)
-    return outcome.value if isinstance(outcome, Returned) else None
+def _renew(call: Call, surveyed: Survey | None) -> Program[Survey]:
+    """Return what the databases said, `surveyed` if that is new enough."""
+    if surveyed is None or call.now_us - surveyed[0] >= _FRESH_US:
+        surveyed = (call.now_us, (yield from _survey(call)))
+        call.surface.telemetry.surveyed = surveyed
+    return surveyed
 
 
 def measure(process: Process) -> Snapshot:
