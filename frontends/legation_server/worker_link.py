@@ -79,7 +79,11 @@ class WorkerLink:
         wait = _Wait()
         self._next.append(wait)
         self._ask()
-        await wait.over.wait()
+        try:
+            await wait.over.wait()
+        finally:
+            if wait in self._next:  # whoever asked has given up
+                self._next.remove(wait)
         if wait.whole is None:
             raise ParentSilent
         return wait.whole

@@ -224,6 +224,7 @@ async def test_postgresql_says_how_its_connections_are_used(postgres_database: s
     assert found[f"legation_schema_info main postgresql {LATEST} {LATEST} current"] == 1
     assert found["legation_hints_connected main"] in (0, 1)
     assert found["legation_hints_heard_total main"] == 0
+    assert made.telemetry.gauges["legation_hints_connected"].merge == "min"  # one is enough to tell
 
 
 def test_runs_are_counted_without_reading_what_is_over() -> None:

@@ -145,6 +145,24 @@ async def test_scrapes_that_come_together_are_answered_by_a_round_after_them() -
     assert max(found) == sum(done)
 
 
+async def test_nothing_is_kept_of_scrapes_that_were_given_up() -> None:
+    async with parent_of(partial(measured, 1)) as parent:
+        [link] = parent.links
+        parent.looks = False
+        async with trio.open_nursery() as nursery:
+            for _ in range(4):  # one that the parent was asked for, and three behind it
+                nursery.start_soon(link.gather)
+            await trio.testing.wait_all_tasks_blocked()
+            kept = len(link._waiting), len(link._next)
+            nursery.cancel_scope.cancel()
+        given_up = len(link._waiting), len(link._next)
+        parent.looks = True
+        whole = values(await link.gather())
+
+    assert (kept, given_up) == ((1, 3), (1, 0))
+    assert whole == {"done_total": 1, "legation_workers": 1, "legation_workers_scraped": 1}
+
+
 async def test_a_worker_that_hangs_is_left_out_and_told_of(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
