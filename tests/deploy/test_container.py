@@ -51,6 +51,23 @@ def test_linter_finds_nothing() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_image_of_a_new_project_is_as_careful(tmp_path: Path) -> None:
+    project = tmp_path / "shop"
+    command = [sys.executable, "-m", "legation_cli", "init", str(project)]
+    subprocess.run(command, check=True, capture_output=True, timeout=SECONDS)
+    hadolint = Path(sys.executable).with_name("hadolint")
+    done = subprocess.run([hadolint, project / "Containerfile"], capture_output=True, text=True,
+                          check=False, timeout=SECONDS)  # fmt: skip
+    (image,) = read_containerfile(project / "Containerfile")
+    (files,) = (rest for name, rest in image.steps if name == "COPY")
+
+    assert (done.returncode, done.stdout) == (0, "")
+    assert image.user == read_containerfile()[-1].user.partition(":")[0]
+    assert image.health == read_containerfile()[-1].health
+    assert parse(image.command)["target"] == "/srv/shop/platform.toml"
+    assert files == "platform.toml *.py /srv/shop/"
+
+
 def test_image_is_sparing() -> None:
     build, image = read_containerfile()
 
