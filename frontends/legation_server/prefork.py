@@ -283,7 +283,11 @@ class _Parent:
             self._forget(pid)
         if came:
             self._supervisor.hear(pid, self._looked)
-            self._act(self._supervisor.come_up(pid, time.monotonic()))
+            self._come_up(pid)
+
+    def _come_up(self, pid: int) -> None:
+        """Let a worker serve whose first byte has come; of one that serves nothing follows."""
+        self._act(self._supervisor.come_up(pid, time.monotonic()))
 
     def _forget(self, pid: int) -> None:
         pipe = self._pipes.pop(pid, None)
