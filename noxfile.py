@@ -182,11 +182,12 @@ def vendor(session: nox.Session) -> None:
     session.run("git", "diff", "--stat", "--", "frontends/legation_console", external=True)
 
 
-PROGRAMS = {"chromium": "chromium", "pgbouncer": "pgbouncer"}  # by their package of Debian
+# By their package of Debian.
+PROGRAMS = {"chromium": "chromium", "pgbouncer": "pgbouncer", "prometheus": "prometheus"}
 
 
 def programs(session: nox.Session) -> None:
-    """Install a browser and PgBouncer where that may be done; tests without them say so."""
+    """Install a browser, PgBouncer and Prometheus where one may; tests without them say so."""
     path = os.pathsep.join((os.environ["PATH"], "/usr/sbin"))
     missing = [package for package, name in PROGRAMS.items() if not which(name, path=path)]
     if not missing or os.geteuid() != 0 or not which("apt-get"):
