@@ -276,6 +276,7 @@ def nightly(session: nox.Session) -> None:
     """Try what CI tries in part: signals, long rolling restarts, outages, kills, crashes."""
     install(session, "test")
     names = (
+        "alerts_fire",
         "signals",
         "rolling_streams",
         "cluster_outage",
