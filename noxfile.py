@@ -185,12 +185,13 @@ def vendor(session: nox.Session) -> None:
     session.run("git", "diff", "--stat", "--", "frontends/legation_console", external=True)
 
 
-PROGRAMS = {"chromium": "chromium", "pgbouncer": "pgbouncer"}  # by their package of Debian
+# By their package of Debian.
+PROGRAMS = {"chromium": "chromium", "pgbouncer": "pgbouncer", "prometheus": "prometheus"}
 DEPLOY_PROGRAMS = {"caddy": "caddy", "nginx-light": "nginx", "systemd": "systemd-analyze"}
 
 
 def programs(session: nox.Session, wanted: dict[str, str] = PROGRAMS) -> None:
-    """Install a browser and PgBouncer where that may be done; tests without them say so."""
+    """Install a browser, PgBouncer and Prometheus where one may; tests without them say so."""
     path = os.pathsep.join((os.environ["PATH"], "/usr/sbin"))
     missing = [package for package, name in wanted.items() if not which(name, path=path)]
     if not missing or os.geteuid() != 0 or not which("apt-get"):
@@ -280,6 +281,7 @@ def nightly(session: nox.Session) -> None:
     """Try what CI tries in part: signals, long rolling restarts, outages, kills, crashes."""
     install(session, "test")
     names = (
+        "alerts_fire",
         "signals",
         "rolling_streams",
         "cluster_outage",
