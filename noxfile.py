@@ -187,7 +187,12 @@ def vendor(session: nox.Session) -> None:
 
 # By their package of Debian.
 PROGRAMS = {"chromium": "chromium", "pgbouncer": "pgbouncer", "prometheus": "prometheus"}
-DEPLOY_PROGRAMS = {"caddy": "caddy", "nginx-light": "nginx", "systemd": "systemd-analyze"}
+DEPLOY_PROGRAMS = {
+    "caddy": "caddy",
+    "nginx-light": "nginx",
+    "strace": "strace",
+    "systemd": "systemd-analyze",
+}
 
 
 def programs(session: nox.Session, wanted: dict[str, str] = PROGRAMS) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import ctypes
+import os
 import re
 import shlex
 import signal
@@ -18,6 +19,7 @@ import pytest
 from legation_server.settings import DEFAULT
 
 from ..frontends.command_kit import PATIENCE, ask, running, write_platform
+from ..frontends.test_runs_kill import Remote
 from .commands import parse
 from .programs import DEPLOY, find_program
 
@@ -105,6 +107,53 @@ def test_server_needs_no_memory_that_is_written_and_run(tmp_path: Path) -> None:
             assert ask(client, "/ready")[0] == 200
         server.signal(signal.SIGTERM)
         assert server.ended() == 0
+
+
+def test_server_makes_no_call_that_the_unit_refuses(
+    tmp_path: Path, service: configparser.SectionProxy
+) -> None:
+    """Its start, a run, a reload with new workers, and its end."""
+    strace = find_program("strace", "strace")
+    trace, path = tmp_path / "trace", write_platform(tmp_path)
+    prefix = [strace, "-D", "-f", "-qq", "-o", str(trace)]
+    if subprocess.run([*prefix, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("strace may trace nothing here")
+    with running(path, "--port", "0", "--workers", "2", prefix=prefix) as server:
+        remote = Remote(server.port())
+        remote.json("POST", "/agents/concierge/runs", message="hello", stream="false")
+        server.signal(signal.SIGHUP)
+        server.until(lambda: len(server.named("worker_serves")) == 4)
+        server.signal(signal.SIGTERM)
+        assert server.ended() == 0
+    text = trace.read_text()
+    calls = {*re.findall(r"^\d+ +(\w+)\(", text, re.MULTILINE)}
+    owners = {"chown", "fchown", "lchown"} if os.geteuid() == 0 else set[str]()  # only root does
+
+    assert len(calls) > 40
+    assert calls - allowed_calls(SERVICE) - owners == set()
+    families = {*re.findall(r"socket\((AF_\w+)", text)}
+    assert families <= {*service["RestrictAddressFamilies"].split()}
+
+
+def allowed_calls(unit: Path) -> set[str]:
+    """Return the names of all system calls that the filters of a unit let through."""
+    allowed = calls_of("@default")
+    for line in re.findall(r"^SystemCallFilter=(.*)$", unit.read_text(), re.MULTILINE):
+        named = {call for name in line.lstrip("~").split() for call in calls_of(name)}
+        allowed = allowed - named if line.startswith("~") else allowed | named
+    return allowed | calls_of("@default")
+
+
+def calls_of(name: str) -> set[str]:
+    """Return the calls of a set, and of the sets in it."""
+    if not name.startswith("@"):
+        return {name}
+    analyze = find_program("systemd-analyze", "systemd")
+    command = [analyze, "syscall-filter", "--no-pager", name]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE)
+    lines = [line.strip() for line in listed.stdout.splitlines()[1:]]
+    named = [line for line in lines if line and not line.startswith("#")]
+    return {call for line in named for call in calls_of(line)}
 
 
 def has_switch() -> bool:
