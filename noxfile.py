@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -38,6 +39,7 @@ nox.options.sessions = [
     "agentos-client",
     "adapters",
     "channels",
+    "deploy",
     "api-client",
     "api-fuzz",
     "build",
@@ -93,7 +95,8 @@ FOUND = find_pythons()
 PYTHONS = list(dict.fromkeys([*list(FOUND)[:1], *list(FOUND)[-1:]]))  # the oldest and the newest
 LOCK = ROOT / "requirements/development.txt"
 CHANNELS = LOCK.with_name("channels.txt")  # the lock of the session of that name ...
-ADAPTERS = LOCK.with_name("adapters.txt")  # ... and of this one
+ADAPTERS = LOCK.with_name("adapters.txt")  # ... of this one ...
+DEPLOY = LOCK.with_name("deploy.txt")  # ... and of this one
 REPORTS = ROOT / ".nox/reports"  # what the sessions count; `.ci/count` adds it up
 # nox looks interpreters up by name on PATH: what was tried and runs comes before what is a shim.
 os.environ["PATH"] = os.pathsep.join(
@@ -182,13 +185,20 @@ def vendor(session: nox.Session) -> None:
     session.run("git", "diff", "--stat", "--", "frontends/legation_console", external=True)
 
 
-PROGRAMS = {"chromium": "chromium", "pgbouncer": "pgbouncer"}  # by their package of Debian
+# By their package of Debian.
+PROGRAMS = {"chromium": "chromium", "pgbouncer": "pgbouncer", "prometheus": "prometheus"}
+DEPLOY_PROGRAMS = {
+    "caddy": "caddy",
+    "nginx-light": "nginx",
+    "strace": "strace",
+    "systemd": "systemd-analyze",
+}
 
 
-def programs(session: nox.Session) -> None:
-    """Install a browser and PgBouncer where that may be done; tests without them say so."""
+def programs(session: nox.Session, wanted: dict[str, str] = PROGRAMS) -> None:
+    """Install a browser, PgBouncer and Prometheus where one may; tests without them say so."""
     path = os.pathsep.join((os.environ["PATH"], "/usr/sbin"))
-    missing = [package for package, name in PROGRAMS.items() if not which(name, path=path)]
+    missing = [package for package, name in wanted.items() if not which(name, path=path)]
     if not missing or os.geteuid() != 0 or not which("apt-get"):
         return
     for command in (["update"], ["install", "--yes", "--no-install-recommends", *missing]):
@@ -219,7 +229,8 @@ def tests(session: nox.Session) -> None:
     install(session, "test", "node")
     programs(session)
     session.run("python", "-m", "tests.axe")
-    pytest(session, *([] if session.posargs else ["--ignore=tests/core"]))
+    others = ["--ignore=tests/core", "--ignore=tests/deploy"]
+    pytest(session, *([] if session.posargs else others))
 
 
 @nox.session(python=PYTHONS[:1])
@@ -275,6 +286,7 @@ def nightly(session: nox.Session) -> None:
     """Try what CI tries in part: signals, long rolling restarts, outages, kills, crashes."""
     install(session, "test")
     names = (
+        "alerts_fire",
         "signals",
         "rolling_streams",
         "cluster_outage",
@@ -326,7 +338,7 @@ def lock(session: nox.Session) -> None:
     extras = ("--extra=otel", "--extra=pdf", "--extra=postgres", "--extra=prices")
     served = (*extras, f"--constraint={LOCK}")
     session.run(*compile_, *form, *served, f"--output-file={server}")
-    for name, held in (("channels", CHANNELS), ("adapters", ADAPTERS)):
+    for name, held in (("channels", CHANNELS), ("adapters", ADAPTERS), ("deploy", DEPLOY)):
         judged = ("--extra=postgres", "--group=test", f"--group={name}")
         session.run(*compile_, *form, *judged, f"--output-file={held}")
 
@@ -351,6 +363,17 @@ def channels(session: nox.Session) -> None:
     # Without the extra `prices`: its package and aiogram want other releases of pydantic.
     install(session, "test", "channels", extras="postgres", held=CHANNELS)
     session.run("pytest", report(session), "tests/channels", *session.posargs)
+
+
+@nox.session(allow_parallel=True)
+def deploy(session: nox.Session) -> None:
+    """Judge the files of `deploy/` by their own tools, and run what of them runs as a process.
+
+    The proxies stand before a real server, and the image's steps are taken without a container.
+    """
+    install(session, "test", "deploy", extras="postgres", held=DEPLOY)
+    programs(session, DEPLOY_PROGRAMS)
+    session.run("pytest", report(session), "tests/deploy", *session.posargs)
 
 
 @nox.session(allow_parallel=True)
@@ -393,6 +416,7 @@ def build(session: nox.Session) -> None:
     contents = ["--ignore=W002", f"--toplevel={','.join(PACKAGES)}", str(wheel)]
     session.run("check-wheel-contents", *contents)
     check_contents(session, wheel)
+    check_sources(session, *out.glob("*.tar.gz"))
     session.run("uv", "venv", "--quiet", "--clear", f"--python={session.virtualenv.bin}/python",
                 str(out / "empty"))  # fmt: skip
     python = out / "empty/bin/python"
@@ -447,6 +471,16 @@ def check_contents(session: nox.Session, wheel: Path) -> None:
     shown = {f"legation_console/pages/{name}" for name in ("main.js", "vendor/lit-html.js")}
     if missing := shown - {*names}:
         session.error(f"in the wheel: no {sorted(missing)}")
+
+
+def check_sources(session: nox.Session, archive: Path) -> None:
+    """End the session when the source distribution lacks what an operator takes from it."""
+    with tarfile.open(archive) as sources:
+        names = {name.partition("/")[2] for name in sources.getnames()}
+    wanted = {".containerignore", "deploy/Containerfile", "deploy/compose.yaml"}
+    wanted |= {"deploy/helm/legation/Chart.yaml", "requirements/server.txt"}
+    if missing := wanted - names:
+        session.error(f"in the source distribution: no {sorted(missing)}")
 
 
 @nox.session(allow_parallel=True)

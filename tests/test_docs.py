@@ -41,6 +41,7 @@ FOLLOWED: Final = (
     "howto/files",
     "howto/forks",
     "howto/identity-providers",
+    "howto/install",
     "howto/limits",
     "howto/migrating",
     "howto/observing",

@@ -12,6 +12,8 @@ from typing import Final
 
 import click
 
+from legation.version import VERSION
+
 from .failing import CannotGoOn
 from .json_output import json_option, print_json
 
@@ -24,6 +26,8 @@ _FILES: Final[Mapping[str, str]] = {
     "test_desk.py": "test_desk.py",
     ".env.example": "env.example",
     ".gitignore": "gitignore",
+    "Containerfile": "Containerfile",
+    ".containerignore": "containerignore",
     "README.md": "README.md",
 }
 """The files of a project, each with its template: in a package, a name with a dot may get lost."""
@@ -48,8 +52,9 @@ No key is needed: platform.toml says how to take a real model."""
 def init(folder: Path, name: str | None, as_json: bool) -> None:
     """Make a small project in FOLDER, which is made if needed; this folder, if not given.
 
-    It has platform.toml, an agent with a tool that asks a person, and a test that passes.  It needs
-    no key: a few lines of Python stand in for a model until you name a real one.
+    It has platform.toml, an agent with a tool that asks a person, a test that passes, and the file
+    of a container image.  It needs no key: a few lines of Python stand in for a model until you
+    name a real one.
 
     Nothing that is there already is overwritten: if a file is in the way, nothing is written.
 
@@ -98,6 +103,7 @@ def _write_all(folder: Path, name: str) -> None:
     """
     templates = Path(__file__).with_name("project")
     title = name.replace("-", " ").replace("_", " ").strip().capitalize()
+    words = {"@id@": name, "@name@": title, "@version@": VERSION}
     made: list[Path] = []
     try:
         for file, template in _FILES.items():
@@ -105,7 +111,9 @@ def _write_all(folder: Path, name: str) -> None:
             path = folder / file
             with path.open("x", encoding="utf-8", newline="\n") as opened:
                 made.append(path)
-                opened.write(text.replace("@id@", name).replace("@name@", title))
+                for word, meant in words.items():
+                    text = text.replace(word, meant)
+                opened.write(text)
     except OSError as error:
         for path in made:
             with suppress(OSError):

@@ -33,6 +33,7 @@ from legation_host.trust_files import reload_files
 from legation_server import (
     BadLimit,
     BadNetwork,
+    Hooks,
     Life,
     ListenError,
     Notifier,
@@ -73,6 +74,9 @@ looks at them, and how many looks until the older ones are looked at.
 What a run leaves goes by its counts of references, and is no work for the collector.  With the
 usual thresholds it looked at runs in progress again and again, for a twentieth of their CPU.
 """
+
+_BEATS: Final = 4
+"""Of an event loop, in the seconds of the watchdog."""
 
 _MARK_SECONDS: Final = 30.0
 """For the end of a run to be stored whose process is gone."""
@@ -334,7 +338,7 @@ class Service:
             self._let_go_beside()
 
         hooks = (announce, self._reload_in_place, self._note_stop, self._shutdown)
-        life = Life(*hooks, self.options.parent)
+        life = Life(*hooks, self.options.parent, self.notifier.beat, self._beat_seconds())
         self._worker(listeners, life)
         return 0
 
@@ -388,13 +392,22 @@ class Service:
             slots,
             self._work_of(self.platform),
             drain_seconds=self.settings.drain_seconds,
+            silence_seconds=self.notifier.watchdog_seconds,
             log=self.log.write,
-            ready=ready,
-            reload=self._reload_for_successors,
-            stopping=self._note_stop,
-            tick=self._look_at_files,
+            hooks=Hooks(
+                ready=ready,
+                reload=self._reload_for_successors,
+                stopping=self._note_stop,
+                tick=self._look_at_files,
+                beat=self.notifier.beat,
+            ),
             scrapes=self._scrapes,
         )
+
+    def _beat_seconds(self) -> float | None:
+        """Return the seconds between two beats of an event loop; None where nobody waits."""
+        seconds = self.notifier.watchdog_seconds
+        return None if seconds is None else seconds / _BEATS
 
     def _work_of(self, platform: Platform) -> Work:
         """Return the work of the workers that serve `platform`; its files are looked at as long."""
@@ -423,7 +436,13 @@ class Service:
 
         try:
             with sentences():
-                life = Life(started=announce, closing=self._shutdown, parent=parent)
+                life = Life(
+                    started=announce,
+                    closing=self._shutdown,
+                    parent=parent,
+                    beat=ready,
+                    beat_seconds=self._beat_seconds(),
+                )
                 self._worker(listeners, life)
                 if self._link is not None:
                     self._link.end(self.platform.measure(system_clock()))

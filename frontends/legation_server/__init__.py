@@ -16,7 +16,7 @@ from .listeners import (
     open_unix_listener,
 )
 from .orders import hold_reload, ignore_reload
-from .prefork import Work, run_workers
+from .prefork import Hooks, Work, run_workers
 from .process import Life, run
 from .proxies import BadNetwork, Proxies, parse_networks
 from .server import Server, serve
@@ -27,6 +27,7 @@ __all__ = [
     "DEFAULT",
     "BadLimit",
     "BadNetwork",
+    "Hooks",
     "Life",
     "ListenError",
     "Notifier",

@@ -27,11 +27,12 @@ import time
 import traceback
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Final, TypeAlias, assert_never
 
 from attrs import field
 
-from legation.values import define
+from legation.values import define, frozen
 from legation_host import Write
 from legation_host.logs import quiet
 
@@ -40,13 +41,14 @@ from .orders import STOP_SIGNAL, release_reload
 from .scrapes import Link, Pair, Scrapes
 from .supervisor import Action, Child, Note, Order, Report, Send, Start, Supervisor
 
-__all__ = ["TICK_SECONDS", "Work", "run_workers"]
+__all__ = ["TICK_SECONDS", "Hooks", "Work", "run_workers"]
 
 Slot: TypeAlias = Sequence[socket.socket]
 
 Work: TypeAlias = Callable[[Slot, Callable[[], object], int], int]
-"""What a worker does, in its own process: given its listeners, what to call when it serves, and
-a descriptor that is readable when the parent is gone.  Returns the exit code."""
+"""What a worker does, in its own process: given its listeners, what to call when it serves and as
+long as its event loop turns, and a descriptor that is readable when the parent is gone.  Returns
+the exit code."""
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
@@ -60,16 +62,42 @@ _ORDERS: Final = {
 }
 
 
-def run_workers(  # noqa: PLR0913  every one but the first two is named at the call
+def _do_nothing() -> None:
+    pass
+
+
+@frozen
+class Hooks:
+    """The hooks around the workers, in their parent.
+
+    Attributes:
+        ready: Called when every slot is served for the first time.
+        reload: Called at SIGHUP; returns the work of the workers to come, or None, which leaves
+            the workers as they are.  Work that does not come up is dropped again.
+        stopping: Called with the reason when the end begins, which is the name of a signal or
+            `worker_ended`, and again when a second signal breaks it off.
+        tick: Called every second, between all else: what it holds up waits for it.
+        beat: Called with it while a worker serves, and while they end in order.
+    """
+
+    ready: Callable[[], object] = _do_nothing
+    reload: Callable[[], Work | None] = _do_nothing
+    stopping: Callable[[str], object] = lambda _: None
+    tick: Callable[[], object] = _do_nothing
+    beat: Callable[[], object] = _do_nothing
+
+
+_NO_HOOKS: Final = Hooks()
+
+
+def run_workers(
     slots: Sequence[Slot],
     work: Work,
     *,
     drain_seconds: float,
+    silence_seconds: float | None = None,
     log: Write = quiet,
-    ready: Callable[[], object] = lambda: None,
-    reload: Callable[[], Work | None] = lambda: None,
-    stopping: Callable[[str], object] = lambda _: None,
-    tick: Callable[[], object] | None = None,
+    hooks: Hooks = _NO_HOOKS,
     scrapes: Scrapes | None = None,
 ) -> int:
     """Run a worker for each of `slots` until SIGTERM or SIGINT; return the exit code.
@@ -80,18 +108,15 @@ def run_workers(  # noqa: PLR0913  every one but the first two is named at the c
         slots: The listeners of each worker.  They are closed when the end begins.
         work: Called in each worker's process.
         drain_seconds: What a worker takes to end, at most.
+        silence_seconds: A worker that serves and says nothing for so long is killed and replaced;
+            None where it need not say anything.
         log: Takes what happened to workers.
-        ready: Called when every slot is served for the first time.
-        reload: Called at SIGHUP; returns the work of the workers to come, or None, which leaves
-            the workers as they are.  Work that does not come up is dropped again.
-        stopping: Called with the reason when the end begins, which is the name of a signal or
-            `worker_ended`, and again when a second signal breaks it off.
-        tick: Called every second, between all else: what it holds up waits for it.
+        hooks: What else is to happen, and when.
         scrapes: Sums up what the workers have measured, for whichever of them is asked; each finds
             its own end of a link there.
     """
-    hooks = (ready, reload, stopping, tick)
-    return _Parent(slots, work, drain_seconds, log, *hooks, scrapes or Scrapes()).run()
+    limits = (drain_seconds, silence_seconds)
+    return _Parent(slots, work, *limits, log, hooks, scrapes or Scrapes()).run()
 
 
 @define(eq=False)
@@ -99,33 +124,35 @@ class _Parent:
     slots: Sequence[Slot]
     work: Work
     drain_seconds: float
+    silence_seconds: float | None
     log: Write
-    ready: Callable[[], object]
-    reload: Callable[[], Work | None]
-    stopping: Callable[[str], object]
-    tick: Callable[[], object] | None
+    hooks: Hooks
     scrapes: Scrapes
     _reason: str = field(default="worker_ended", init=False)
     _works: dict[int, Work] = field(init=False)
     """By generation."""
     _supervisor: Supervisor = field(init=False)
     _pipes: dict[int, int] = field(factory=dict[int, int], init=False)
-    """By process, what brings one byte when the worker serves, until it has."""
+    """By process, what brings a byte when the worker serves, and then for each of its beats."""
     _selector: selectors.BaseSelector = field(factory=selectors.DefaultSelector, init=False)
     _lifeline: tuple[int, int] = field(factory=os.pipe, init=False)
-    _tick_due: float = field(default=math.inf, init=False)
+    _tick_due: float = field(init=False)
+    _looked: float = field(init=False)
+    """When everything was read that workers had said up to then."""
 
     def __attrs_post_init__(self) -> None:
         self._works = {0: self.work}
-        self._supervisor = Supervisor(len(self.slots), self.drain_seconds)
-        if self.tick is not None:
-            self._tick_due = time.monotonic() + TICK_SECONDS
+        slots, silence = len(self.slots), self.silence_seconds
+        limits = (self.drain_seconds, math.inf if silence is None else silence)
+        self._supervisor = Supervisor(slots, *limits)
+        self._looked = time.monotonic()
+        self._tick_due = self._looked + TICK_SECONDS
 
     def run(self) -> int:
         """Run until the last worker has ended."""
         with self._receive_signals() as signals:
             while not self._supervisor.is_over:
-                self._act(self._supervisor.advance(time.monotonic()))
+                self._act(self._supervisor.advance(self._looked))
                 self._look(signals)
                 self._reap()
                 self._tick()
@@ -157,10 +184,11 @@ class _Parent:
     def _look(self, signals: socket.socket) -> None:
         """Wait for a signal, for a worker to come up, or until something is due."""
         due = min(self._supervisor.next_time(), self._tick_due, self.scrapes.due)
-        wait = None if due == math.inf else max(0.0, due - time.monotonic())
-        for key, events in self._selector.select(wait):
+        selected = self._selector.select(max(0.0, due - time.monotonic()))
+        self._looked = time.monotonic()
+        for key, events in selected:
             if isinstance(key.data, Child):
-                self._come_up(key.data.pid)
+                self._hear(key.data.pid)
             elif isinstance(key.data, Link):
                 self.scrapes.serve(key.data, events)
             else:
@@ -168,21 +196,24 @@ class _Parent:
                     self._obey(number)
 
     def _tick(self) -> None:
-        if self.tick is not None and time.monotonic() >= self._tick_due:
-            self.tick()
-            self._tick_due = time.monotonic() + TICK_SECONDS
+        if time.monotonic() < self._tick_due:
+            return
+        self.hooks.tick()
+        if self._supervisor.answers:
+            self.hooks.beat()
+        self._tick_due = time.monotonic() + TICK_SECONDS
 
     def _obey(self, number: int) -> None:
         if number in (signal.SIGTERM, signal.SIGINT):
             self._reason = signal.Signals(number).name
             if self._supervisor.ending:
-                self.stopping(self._reason)
+                self.hooks.stopping(self._reason)
             self._act(self._supervisor.end(time.monotonic()))
         elif number == signal.SIGHUP and not self._supervisor.ending:
             self._restart()
 
     def _restart(self) -> None:
-        work = self.reload()
+        work = self.hooks.reload()
         if work is None:
             return
         generation = self._supervisor.reload()
@@ -201,14 +232,14 @@ class _Parent:
                 case Report(level, event, fields):
                     self.log(level, event, fields)
                 case Note.READY:
-                    self.ready()
+                    self.hooks.ready()
                 case Note.STOPPING:
                     self._stop()
                 case _:
                     assert_never(action)
 
     def _stop(self) -> None:
-        self.stopping(self._reason)
+        self.hooks.stopping(self._reason)
         for listeners in self.slots:
             close_listeners(listeners)
 
@@ -247,24 +278,32 @@ class _Parent:
             self._selector.close()
             os.close(self._lifeline[1])
             self.scrapes.become(pair)
+            for pipe in self._pipes.values():
+                os.close(pipe)
             mine = self.slots[start.slot]
             for listener in {listener for other in self.slots for listener in other} - {*mine}:
                 listener.close()
             work = self._works[start.generation]
-            code = work(mine, lambda: os.write(ready, b"r"), self._lifeline[0])
+            code = work(mine, partial(_say, ready), self._lifeline[0])
         except BaseException:  # noqa: BLE001 (the boundary of the process)
             traceback.print_exc()
         finally:
             _flush()
             os._exit(code)
 
-    def _come_up(self, pid: int) -> None:
-        """Take the byte of a worker that serves; there is none where it has ended."""
-        came = os.read(self._pipes[pid], 1)
-        self._forget(pid)
+    def _hear(self, pid: int) -> None:
+        """Take the bytes of a worker that serves; there are none where it has ended."""
+        came = os.read(self._pipes[pid], 4096)
+        if not came or self.silence_seconds is None:
+            self._forget(pid)
         if came:
-            self.scrapes.come_up(pid)
-            self._act(self._supervisor.come_up(pid, time.monotonic()))
+            self._supervisor.hear(pid, self._looked)
+            self._come_up(pid)
+
+    def _come_up(self, pid: int) -> None:
+        """Let a worker serve whose first byte has come; of one that serves nothing follows."""
+        self.scrapes.come_up(pid)
+        self._act(self._supervisor.come_up(pid, time.monotonic()))
 
     def _forget(self, pid: int) -> None:
         pipe = self._pipes.pop(pid, None)
@@ -287,6 +326,12 @@ def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, OSError, ValueError):  # None where it was closed
             stream.flush()
+
+
+def _say(pipe: int) -> None:
+    """Write a byte for the parent; one that is gone does not read it, and the lifeline says so."""
+    with suppress(OSError):
+        os.write(pipe, b"r")
 
 
 def _note(_: int, __: object) -> None:

@@ -61,6 +61,9 @@ class Life:
             elsewhere, and what says whether requests may come; run beside the drain.
         parent: A descriptor that is readable when the parent process is gone, for a worker that
             has one: then it drains.  Its parent also decides about SIGINT and SIGHUP.
+        beat: Called by the event loop every `beat_seconds`, up to the end of the drain: where it is
+            not called, the loop is blocked.
+        beat_seconds: None where nobody waits for beats.
     """
 
     started: Callable[[Server], object] = lambda _: None
@@ -68,6 +71,8 @@ class Life:
     stopping: Callable[[str], object] = _take_no_note
     closing: Closing | None = None
     parent: int | None = None
+    beat: Callable[[], object] = _do_nothing
+    beat_seconds: float | None = None
 
     @property
     def orders(self) -> Orders:
@@ -147,6 +152,8 @@ async def _main(
                 nursery.start_soon(_obey, signals, drain, worker.cancel_scope, life)
                 if life.parent is not None:
                     nursery.start_soon(_survive, life.parent, drain)
+                if life.beat_seconds is not None:
+                    nursery.start_soon(_beat, life.beat, life.beat_seconds)
             nursery.cancel_scope.cancel()
 
 
@@ -177,6 +184,13 @@ async def _survive(parent: int, drain: Callable[[], object]) -> None:
     """Drain when the parent is gone: nobody else would end this process."""
     await wait_readable(parent)
     drain()
+
+
+async def _beat(beat: Callable[[], object], seconds: float) -> None:
+    """Call `beat` as long as the event loop turns."""
+    while True:
+        beat()
+        await trio.sleep(seconds)
 
 
 async def _close(life: Life, settings: Settings, host: Runner, server: Server) -> None:

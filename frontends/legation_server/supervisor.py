@@ -29,6 +29,7 @@ from legation.values import define, frozen
 __all__ = [
     "BACK_OFF",
     "KILL_SECONDS",
+    "LOOK_SECONDS",
     "START_SECONDS",
     "STEADY_SECONDS",
     "Action",
@@ -50,6 +51,9 @@ KILL_SECONDS: Final = 5.0
 
 STEADY_SECONDS: Final = 10.0
 """A worker that lived so long did not fail for a reason that it was started with."""
+
+LOOK_SECONDS: Final = 2.0
+"""Between two calls of `advance` while silence counts; in a longer gap the parent did not run."""
 
 BACK_OFF: Final = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 """Seconds until a worker is replaced that ended soon, by how often it did so in a row."""
@@ -132,6 +136,7 @@ class Supervisor:
     """The state of the workers of `slots` slots.  Times are seconds on the caller's clock.
 
     Attributes:
+        silence_seconds: A worker that serves is killed when it was not heard for so long.
         target: The generation that the next worker is forked from.
         ending: Nothing is started any more.
         code: The exit code.
@@ -139,6 +144,7 @@ class Supervisor:
 
     slots: int
     drain_seconds: float
+    silence_seconds: float = math.inf
     children: dict[int, Child] = field(factory=dict[int, Child], init=False)
     target: int = field(default=0, init=False)
     ending: bool = field(default=False, init=False)
@@ -152,6 +158,8 @@ class Supervisor:
     """Generations that came up, but for those that were abandoned."""
     _newest: int = field(default=0, init=False)
     _up: bool = field(default=False, init=False)
+    _advanced: float = field(default=math.inf, init=False)
+    """When `advance` was called last."""
 
     def __attrs_post_init__(self) -> None:
         self._renew = deque(range(self.slots))
@@ -172,8 +180,14 @@ class Supervisor:
         return min([*self._due.values(), *overdue], default=math.inf)
 
     def advance(self, now: float) -> list[Action]:
-        """Start what is to be started, kill what is overdue."""
+        """Start what is to be started, kill what is overdue.
+
+        The time in which the parent did not run is no silence of a worker: it heard nobody.
+        """
         actions: list[Action] = []
+        missed, self._advanced = max(0.0, now - self._advanced - LOOK_SECONDS), now
+        for child in self._in(Stage.SERVING):
+            child.overdue += missed
         for child in self.children.values():
             if child.overdue < now:
                 child.overdue = math.inf
@@ -221,7 +235,7 @@ class Supervisor:
             return []  # it was ordered to end meanwhile
         predecessors = [other for other in self._in(Stage.SERVING) if other.slot == child.slot]
         actions: list[Action] = [self._retire(other, now) for other in predecessors]
-        child.stage, child.overdue = Stage.SERVING, math.inf
+        child.stage, child.overdue = Stage.SERVING, now + self.silence_seconds
         self._served.add(child.generation)
         if all(other.generation == self.target for other in self._in(Stage.SERVING)):
             self._served = {self.target}
@@ -230,6 +244,17 @@ class Supervisor:
             self._up = True
             actions.append(Note.READY)
         return actions
+
+    def hear(self, pid: int, now: float) -> None:
+        """Take note that the event loop of a worker turns."""
+        child = self.children[pid]
+        if child.stage is Stage.SERVING:
+            child.overdue = now + self.silence_seconds
+
+    @property
+    def answers(self) -> bool:
+        """Whether a worker serves, or the last ones end in order."""
+        return self.ending or bool(self._in(Stage.SERVING))
 
     def remove(self, pid: int, code: int, now: float) -> list[Action]:
         """Decide what follows from the end of a worker."""
@@ -271,8 +296,10 @@ class Supervisor:
         self._due[child.slot] = now + BACK_OFF[min(failures, len(BACK_OFF) - 1)]
 
     def _retire(self, child: Child, now: float) -> Send:
+        overdue = now + self.drain_seconds + KILL_SECONDS
+        started = child.stage is Stage.SERVING
         child.stage = Stage.RETIRING
-        child.overdue = min(child.overdue, now + self.drain_seconds + KILL_SECONDS)
+        child.overdue = overdue if started else min(child.overdue, overdue)
         return Send(child.pid, Order.DRAIN)
 
     def _in(self, stage: Stage) -> list[Child]:

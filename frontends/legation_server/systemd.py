@@ -6,6 +6,7 @@ Environment variables and a datagram (sd_listen_fds(3), sd_notify(3)): no librar
 from __future__ import annotations
 
 import os
+import re
 import socket
 import time
 from collections.abc import MutableMapping
@@ -17,6 +18,8 @@ __all__ = ["Notifier", "take_listeners"]
 
 _FIRST: Final = 3
 """The first descriptor that is passed on."""
+
+_DIGITS: Final = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
 
 
 def take_listeners(environ: MutableMapping[str, str]) -> tuple[socket.socket, ...]:
@@ -48,13 +51,27 @@ def _listener(fd: int) -> socket.socket:
     return listener
 
 
+def _take_watchdog(environ: MutableMapping[str, str]) -> float | None:
+    """Return the seconds of this process's watchdog (sd_watchdog_enabled(3)), if it has one."""
+    pid, microseconds = environ.pop("WATCHDOG_PID", ""), environ.pop("WATCHDOG_USEC", "")
+    if pid not in ("", str(os.getpid())) or not _DIGITS.fullmatch(microseconds):
+        return None
+    return int(microseconds) / 1e6
+
+
 class Notifier:
-    """Tells the service manager how the server is; silent where nobody asked."""
+    """Tells the service manager how the server is; silent where nobody asked.
+
+    Attributes:
+        watchdog_seconds: The service manager ends this process when it gets no beat for so long;
+            None where it waits for none.
+    """
 
     def __init__(self, environ: MutableMapping[str, str]) -> None:
         address = environ.pop("NOTIFY_SOCKET", "")
         # An abstract address is written with an @ in the place of its zero byte.
         self._address = "\0" + address[1:] if address.startswith("@") else address
+        self.watchdog_seconds = _take_watchdog(environ) if address else None
 
     def tell_ready(self) -> None:
         """Say that requests are answered."""
@@ -67,6 +84,11 @@ class Notifier:
     def tell_stop(self) -> None:
         """Say that the end has begun."""
         self._tell("STOPPING=1")
+
+    def beat(self) -> None:
+        """Say that requests are answered still, where a watchdog waits to hear it."""
+        if self.watchdog_seconds is not None:
+            self._tell("WATCHDOG=1")
 
     def _tell(self, state: str) -> None:
         if not self._address:

@@ -13,6 +13,7 @@ from typing import Any, Final
 import pytest
 from click.testing import CliRunner, Result
 
+from legation.version import VERSION
 from legation_cli import init as init_module
 from legation_cli import main
 from legation_host.loading import from_file
@@ -22,7 +23,7 @@ RUFF: Final = ("--isolated", "--line-length", "100")
 ROOT: Final = Path(__file__).parents[2]
 FILES: Final = {
     *("platform.toml", "app.py", "stand_in.py", "test_desk.py"),
-    *(".env.example", ".gitignore", "README.md"),
+    *(".env.example", ".gitignore", "Containerfile", ".containerignore", "README.md"),
 }
 
 
@@ -63,6 +64,9 @@ def test_project_has_its_files_and_the_way_on_is_printed() -> None:
     assert 'url = "sqlite:///my-shop.db"' in platform
     assert Path("my-shop/README.md").read_text().startswith("# My shop\n")
     assert not any("@" in line for line in platform.splitlines())
+    image = Path("my-shop/Containerfile").read_text()
+    assert f"'legation[postgres]=={VERSION}'\nCOPY platform.toml *.py /srv/my-shop/\n" in image
+    assert "@" not in image
 
 
 def test_tests_of_the_project_pass_and_its_code_is_clean(tmp_path: Path) -> None:

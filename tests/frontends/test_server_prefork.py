@@ -256,7 +256,7 @@ def test_a_configuration_that_cannot_be_served_leaves_the_workers(tmp_path: Path
 HOPEFUL: Final = """
 import os, signal, sys, time
 from functools import partial
-from legation_server import run_workers
+from legation_server import Hooks, run_workers
 
 def work(config, listeners, ready, parent):
     print(config, flush=True)
@@ -273,7 +273,8 @@ def reload():
 def log(level, event, fields):
     print(event, fields["pid"] if "pid" in fields else "", flush=True)
 
-run_workers([[]], partial(work, "good"), drain_seconds=1, log=log, reload=reload)
+hooks = Hooks(reload=reload)
+run_workers([[]], partial(work, "good"), drain_seconds=1, log=log, hooks=hooks)
 """
 
 

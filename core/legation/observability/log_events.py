@@ -765,7 +765,12 @@ _LISTED: Final = (
         ("pid", "slot", "code"),
         "A worker ended that was not ordered to, with this exit `code`.",
     ),
-    LogEvent("worker_killed", _ERROR, ("pid", "slot"), "A worker that hung was killed."),
+    LogEvent(
+        "worker_killed",
+        _ERROR,
+        ("pid", "slot"),
+        "A worker that hung was killed: it did not come up or end in time, or was silent.",
+    ),
     LogEvent("worker_serves", _INFO, ("pid", "slot"), "A worker has come up."),
     LogEvent("workers_restarting", _INFO, ("workers",), "SIGHUP: every worker gets a successor."),
     LogEvent("workers_starting", _INFO, ("workers",), "The server starts several `workers`."),
