@@ -47,6 +47,7 @@ _LOCK_START: Final = 0x4000_0000
 _LOCK_LENGTH: Final = 512
 """The bytes by which SQLite locks a file (fileformat2.html, section 1.4): pending to shared."""
 
+_MAGIC: Final = b"SQLite format 3\0"
 _BESIDE: Final = ("-wal", "-journal")
 """What SQLite would apply to a file: it stays with the file that it belongs to."""
 
@@ -186,9 +187,9 @@ def drop_file(path: Path) -> None:
 
 
 def check_unused(path: Path) -> None:
-    """Raise `FileInUse` where a process has the database at `path` open."""
-    with _hold_alone(path):
-        pass
+    """Raise `FileInUse` where another process has the database at `path` open; write nothing."""
+    with suppress(FileNotFoundError):
+        _hold_bytes(path)()
 
 
 @contextmanager
@@ -217,8 +218,10 @@ def _hold(path: Path) -> Callable[[], object]:
     Raises:
         FileInUse: Another process has it open.
     """
-    # SQLite deletes the WAL of an empty file, which may be all that is left of one overwritten.
-    if path.stat().st_size:
+    # SQLite deletes the WAL of a file that is empty or is no database: it may be all that is left.
+    with path.open("rb") as file:
+        sound = file.read(len(_MAGIC)) == _MAGIC
+    if sound:
         connection = sqlite3.connect(
             f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=0
         )
@@ -232,11 +235,15 @@ def _hold(path: Path) -> Callable[[], object]:
                 raise FileInUse(_IN_USE.format(path)) from None
         else:
             return connection.close
-    return _hold_damaged(path)
+    return _hold_bytes(path)
 
 
-def _hold_damaged(path: Path) -> Callable[[], object]:
-    """Lock the bytes that SQLite locks, whatever is in the file."""
+def _hold_bytes(path: Path) -> Callable[[], object]:
+    """Lock the bytes that SQLite locks, whatever is in the file; return what frees them.
+
+    Raises:
+        FileInUse: Another process has it open.
+    """
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, _LOCK_LENGTH, _LOCK_START)
