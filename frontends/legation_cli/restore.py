@@ -34,7 +34,7 @@ _ADVICE: Final = (
 
 
 @click.command(short_help="Restore databases from a backup.")
-@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("folder", type=click.Path(path_type=Path))
 @click.argument(
     "names",
     nargs=-1,
