@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 __all__ = ["restore"]
 
 _ADVICE: Final = (
-    "What came after the backup is gone, and what was undone since is back:",
-    "  * Providers may deliver again what was answered since, and it is answered again.",
-    "  * Idempotency keys of since are unknown: a request sent again is done again.",
-    "  * Revoked tokens are those of revocations_file, which is not in a backup: keep it.",
-    "  * Persons who were erased since are stored again: erase them again.",
-    "  * Runs that were under way go on, or end as interrupted, once a server has started.",
-    "  * Heads of the audit trail of since lead nowhere now: begin a new heads_file.",
+    "Everything newer than the backup is gone.  So, before you start the servers:",
+    "  * Providers may deliver messages again, and these are answered again.",
+    "  * Newer idempotency keys are unknown: a request that is sent again is done again.",
+    "  * Tokens are revoked by revocations_file, which is no part of a backup: keep the newest.",
+    "  * Users who were erased after the backup are stored again: erase them again.",
+    "  * Runs that were under way at the backup continue as soon as a server has started.",
+    "  * Newer heads of the audit trail are not found any more: begin a new heads_file.",
 )
 
 

@@ -58,6 +58,12 @@ _SECRETS: Final = {"password": "PGPASSWORD"}
 _UNSENT: Final = "sslpassword"
 
 
+_POOLED: Final = (
+    "databases.{}.url: there is a pooler in between, and pg_dump would change the connections that"
+    " others get from it: use a configuration with the URL of the server itself"
+)
+
+
 class NotEmpty(UnusableDatabase):
     """There are tables where a dump is to go."""
 
@@ -223,6 +229,9 @@ def _connect(name: str, url: str) -> Generator[psycopg.Connection]:
         with driver.connect(
             conninfo, autocommit=True, prepare_threshold=None, application_name=NAME
         ) as connection:
+            (pid,) = connection.execute("select pg_backend_pid()").fetchone()
+            if pid != connection.info.backend_pid:
+                raise UnusableDatabase(_POOLED.format(name))
             as_text = import_module("psycopg.types.string").TextLoader
             for kind in ("json", "jsonb"):
                 connection.adapters.register_loader(kind, as_text)

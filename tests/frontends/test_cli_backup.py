@@ -310,7 +310,7 @@ def test_a_restore_has_no_confirmation_of_what_it_replaced_with_discard() -> Non
 
 def test_a_restore_says_what_an_operator_must_know() -> None:
     output = typed("restore", FOLDER).stdout
-    for words in ("not of the same one", "deliver again", "Idempotency keys", "revocations_file"):
+    for words in ("not of the same one", "messages again", "idempotency keys", "revocations_file"):
         assert words in output
 
 

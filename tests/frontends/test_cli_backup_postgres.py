@@ -27,6 +27,7 @@ from legation_cli import main
 from legation_host.databases import open_writer
 
 from ..engines import PASSWORD_GROUP, Cluster
+from ..pooler import NoPooler, pooled, through
 from ..transcripts import ROOT
 from .cluster_kit import await_true
 
@@ -283,6 +284,17 @@ def test_a_password_is_no_argument(
     finally:
         postgres_cluster.run("drop database kept with (force)")
         postgres_cluster.run(f"drop role {role}")
+
+
+def test_a_pooler_is_refused(postgres_database: str, postgres_cluster: Cluster) -> None:
+    """`pg_dump` sets an empty search path, which the next client of the connection would have."""
+    fill(postgres_database, "one")
+    try:
+        with pooled(postgres_cluster) as port:
+            configure(through(postgres_database, port), "pooled.toml")
+            assert "there is a pooler in between" in refused("backup", "pooled.toml")
+    except NoPooler as reason:
+        pytest.skip(str(reason))
 
 
 def test_an_empty_database_is_no_backup(postgres_database: str) -> None:
