@@ -13,10 +13,9 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
 from legation.lifecycle.backup_manifest import (
-    HEADS,
     MANIFEST,
     MAX_MANIFEST,
     Manifest,
@@ -34,8 +33,10 @@ from .failing import CannotGoOn
 __all__ = [
     "check_files",
     "check_room",
+    "check_same",
     "copy_file",
     "describe_size",
+    "finish_folder",
     "measure_file",
     "new_folder",
     "read_folder",
@@ -190,12 +191,6 @@ def check_same(path: Path, found: SavedFile, file: SavedFile) -> None:
     """Raise `CannotGoOn` where `found`, read from `path`, is not `file`."""
     if found != file:
         raise CannotGoOn(f"{path}: it is not the file of the backup: its SHA-256 differs")
-
-
-def read_heads(folder: Path) -> list[Any]:
-    """Return what `heads.json` says, which was checked before."""
-    found: list[Any] = json.loads((folder / HEADS).read_bytes())
-    return found
 
 
 # --- Room ----------------------------------------------------------------------------------------

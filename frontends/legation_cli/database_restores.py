@@ -20,6 +20,7 @@ from legation.store.failures import StoreFailure
 from legation.store.units import Dialect
 from legation.values import frozen
 from legation_host.databases import RunUnit, open_reader, sqlite_path, sqlite_url
+from legation_host.errors import HostError
 from legation_host.file_locks import FileLock
 from legation_host.postgres_backup import (
     drop_aside,
@@ -28,8 +29,8 @@ from legation_host.postgres_backup import (
     list_dump,
     look_at_target,
     open_snapshot,
-    put_back,
     restore_dump,
+    undo_restore,
 )
 from legation_host.sqlite_backup import (
     check_database,
@@ -157,23 +158,31 @@ class Restore:
     # --- PostgreSQL ------------------------------------------------------------------------------
 
     def _restore_dump(self) -> Restored:
-        """Call `pg_restore` for an empty schema; put the old one back where it fails."""
+        """Call `pg_restore` for an empty schema; where it fails, all is as it was."""
         name, url, namespace = self.name, self.url, self.saved.namespace
         aside = f"{namespace[:40]}_before_{_stamp().lower()}"
-        programs = find_programs(name, url)
         there = keep_aside(name, url, namespace, aside)
         try:
             with show_progress(f"Restoring {name!r}") as advance:
-                restore_dump(programs, namespace, self.source, advance)
+                restore_dump(find_programs(name, url), namespace, self.source, advance)
+            with open_snapshot(name, url) as snapshot:
+                restored = self._judge(snapshot.run, f"schema {aside}")
         except BaseException:
-            if there:
-                put_back(name, url, namespace, aside)
+            self._undo_dump(aside if there else None)
             raise
-        with open_snapshot(name, url) as snapshot:
-            restored = self._judge(snapshot.run, f"schema {aside}")
         if there and self.discard:
             drop_aside(name, url, aside)
         return restored if there and not self.discard else restored.with_nothing_aside()
+
+    def _undo_dump(self, aside: str | None) -> None:
+        try:
+            undo_restore(self.name, self.url, self.saved.namespace, aside)
+        except HostError as error:
+            if aside is not None:
+                raise CannotGoOn(
+                    f"{error}; what was there before is the schema {aside}: rename it"
+                ) from None
+            raise
 
     # --- Both ------------------------------------------------------------------------------------
 

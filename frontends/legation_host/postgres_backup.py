@@ -45,8 +45,8 @@ __all__ = [
     "list_dump",
     "look_at_target",
     "open_snapshot",
-    "put_back",
     "restore_dump",
+    "undo_restore",
 ]
 
 R = TypeVar("R")
@@ -362,20 +362,29 @@ def keep_aside(name: str, url: str, namespace: str, aside: str) -> bool:
     It is one transaction.  Return whether there was one with tables.
     """
     with _connect(name, url) as connection, connection.transaction():
-        _, tables = _look(connection)
+        found, tables = _look(connection)
         if tables:
             _run(connection, "alter schema {} rename to {}", namespace, aside)
-        _run(connection, "create schema if not exists {}", namespace)
-        if tables and namespace == "public":  # as PostgreSQL makes it
-            _run(connection, "grant usage on schema {} to public", namespace)
+        if tables or found is None:
+            _create(connection, namespace)
     return tables > 0
 
 
-def put_back(name: str, url: str, namespace: str, aside: str) -> None:
-    """Give the schema `aside` its name again; the one that stands there has to be empty."""
+def undo_restore(name: str, url: str, namespace: str, aside: str | None) -> None:
+    """Delete the schema `namespace`, and give its name to `aside` again, or to an empty one."""
     with _connect(name, url) as connection, connection.transaction():
-        _run(connection, "drop schema {} restrict", namespace)
-        _run(connection, "alter schema {} rename to {}", aside, namespace)
+        _run(connection, "drop schema {} cascade", namespace)
+        if aside is None:
+            _create(connection, namespace)
+        else:
+            _run(connection, "alter schema {} rename to {}", aside, namespace)
+
+
+def _create(connection: psycopg.Connection, namespace: str) -> None:
+    """Make a schema, with the rights that PostgreSQL gives to `public`."""
+    _run(connection, "create schema {}", namespace)
+    if namespace == "public":
+        _run(connection, "grant usage on schema {} to public", namespace)
 
 
 def _run(connection: psycopg.Connection, text: str, *names: str) -> None:

@@ -19,8 +19,8 @@ from attrs import define, field, frozen
 
 from ..providers.deliveries import whatsapp
 from ..transcripts import ROOT
-from .cluster_kit import RUNS, ask_json, await_true, send
-from .drain_kit import Outcome, ask_run
+from .cluster_kit import ask_json, await_true, send
+from .drain_kit import RUNS, Outcome, ask_run
 
 __all__ = ["Acknowledged", "Load", "Rows", "legation", "read_rows", "under_load"]
 

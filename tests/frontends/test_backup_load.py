@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ from click.testing import CliRunner
 from legation_cli import main
 
 from ..engines import Cluster
-from .backup_kit import Acknowledged, read_rows, under_load
+from .backup_kit import Acknowledged, Rows, read_rows, under_load
 from .cluster_kit import NIGHTLY, await_true, begin_run, node, status_of
 
 pytestmark = pytest.mark.newest
@@ -74,22 +75,32 @@ def test_a_backup_under_load_has_all_that_was_acknowledged_before_it(
         server.signal(signal.SIGKILL)
         server.ended()
 
-    for number, (before, backup) in enumerate(made):
-        restored = run_json("restore", backup["folder"], platform, "--replace", "--discard")
-        assert restored["databases"][0]["trail"]["intact"], number
-        rows = read_rows(url)
-        assert rows.lacks(before) == {}, number
-        heads = ("--heads", str(Path(backup["folder"], "heads.json")))
-        (verdict,) = run_json("audit", "verify", platform, *heads)
-        assert verdict["intact"], number
-        assert verdict["rows"] == backup["databases"][0]["trail"]["rows"] > 0
-    assert after.count > before.count >= ROUNDS * MORE
+    restored = [restore(url, platform, before, backup) for before, backup in made]
+    last = made[-1][0]
+    assert after.count > last.count >= ROUNDS * MORE
 
-    unfinished = rows.begun - rows.ended
+    unfinished = restored[-1].begun - restored[-1].ended
     with node(url) as server:
         port = server.port()
         again = begin_run(port, "hello", "again")
         for run in (*unfinished, again):
-            await_true(lambda run=run: status_of(port, run) == "COMPLETED")
-    counts = f"{before.count} answers before the last, {len(unfinished)} runs under way"
+            await_true(partial(is_completed, port, run))
+    counts = f"{last.count} answers before the last, {len(unfinished)} runs under way"
     figures(f"restored, {engine}: {ROUNDS} of {ROUNDS} backups under load; {counts}, 0 lost")
+
+
+def restore(url: str, platform: str, before: Acknowledged, backup: Any) -> Rows:
+    """Restore a backup, and return what is in the database then."""
+    restored = run_json("restore", backup["folder"], platform, "--replace", "--discard")
+    assert restored["databases"][0]["trail"]["intact"]
+    rows = read_rows(url)
+    assert rows.lacks(before) == {}
+    heads = ("--heads", str(Path(backup["folder"], "heads.json")))
+    (verdict,) = run_json("audit", "verify", platform, *heads)
+    assert verdict["intact"]
+    assert verdict["rows"] == backup["databases"][0]["trail"]["rows"] > 0
+    return rows
+
+
+def is_completed(port: int, run: str) -> bool:
+    return bool(status_of(port, run) == "COMPLETED")

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import psycopg
 import pytest
@@ -190,26 +190,43 @@ def test_nothing_is_replaced_under_a_node(postgres_database: str) -> None:
         )
 
 
-def test_a_restore_that_fails_leaves_what_was_there(postgres_database: str) -> None:
+def schemas(url: str) -> list[str]:
+    with psycopg.connect(url) as live:
+        found = live.execute("select nspname from pg_namespace where nspname like 'public%'")
+        return [name for (name,) in found.fetchall()]
+
+
+def test_a_restore_that_fails_leaves_what_was_there(
+    postgres_database: str, postgres_cluster: Cluster
+) -> None:
     """The table of contents is at the beginning of a dump, and the data behind it."""
     fill(postgres_database, *(f"n{number}" for number in range(300)))
     made = back_up()
     append(postgres_database, "since")
-    dump = made / "main.dump"
-    content = dump.read_bytes()[:-2000]
-    dump.write_bytes(content)
     manifest = read(made)
     (one,) = manifest.databases
-    file = evolve(one.file, size=len(content), sha256=sha256(content).hexdigest())
-    changed = evolve(manifest, databases=(evolve(one, file=file),))
-    (made / "manifest.json").write_text(json.dumps(write_manifest(changed)))
 
+    def seal(**changed: Any) -> None:
+        changed_manifest = evolve(manifest, databases=(evolve(one, **changed),))
+        (made / "manifest.json").write_text(json.dumps(write_manifest(changed_manifest)))
+
+    seal(version="2.13.0")
+    assert "its schema is 2.14.0, and the manifest says 2.13.0" in refused(
+        "restore", str(made), "--replace"
+    )
+    assert (rows(postgres_database), schemas(postgres_database)) == (301, ["public"])
+
+    content = (made / "main.dump").read_bytes()[:-2000]
+    (made / "main.dump").write_bytes(content)
+    seal(file=evolve(one.file, size=len(content), sha256=sha256(content).hexdigest()))
     assert "pg_restore failed" in refused("restore", str(made), "--replace")
-    assert rows(postgres_database) == 301
-    with psycopg.connect(postgres_database) as live:
-        assert not live.execute(
-            "select 1 from pg_namespace where nspname like 'public_before%'"
-        ).fetchall()
+    assert (rows(postgres_database), schemas(postgres_database)) == (301, ["public"])
+
+    with postgres_cluster.new_database() as empty:
+        configure(empty, "empty.toml")
+        assert "pg_restore failed" in refused("restore", str(made), "empty.toml")
+        assert schemas(empty) == ["public"]
+        assert typed("migrate", "empty.toml", "main").exit_code == 0
 
 
 def test_a_program_that_is_missing_is_explained_with_its_command(
