@@ -32,6 +32,7 @@ FOLLOWED: Final = (
     "tutorial",
     "howto/audit",
     "howto/authorization",
+    "howto/backup",
     "howto/callables",
     "howto/channels",
     "howto/chat",
@@ -60,6 +61,7 @@ FOLLOWED: Final = (
     "howto/telegram",
     "howto/testing",
     "howto/tools",
+    "howto/upgrade",
     "howto/whatsapp",
 )
 

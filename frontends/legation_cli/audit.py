@@ -31,7 +31,7 @@ from .local_user import find_local_user
 from .target import complete_platform, require_secrets, select_databases
 from .terminal import show_progress, show_table
 
-__all__ = ["audit", "prune", "refusals", "verify"]
+__all__ = ["audit", "collect_heads", "prune", "refusals", "verify"]
 
 R = TypeVar("R")
 
@@ -270,7 +270,7 @@ def _keys(platform: Platform) -> KeyRing:
     return platform.context.cluster.trail_keys
 
 
-def _heads(
+def collect_heads(
     heads: tuple[Head, ...], file: TextIO | None, databases: tuple[str, ...]
 ) -> Mapping[str, tuple[Head, ...]]:
     """Return the heads to look for in each database."""
@@ -317,7 +317,7 @@ def _verify_all(
 ) -> list[tuple[str, ExportVerdict]]:
     """Return the verdict on each database that `names` selects."""
     platform, databases = select_databases(names)
-    known = _heads(heads, heads_file, databases)
+    known = collect_heads(heads, heads_file, databases)
     return [
         (name, _verify(platform, name, known.get(name, ()), acknowledged)) for name in databases
     ]

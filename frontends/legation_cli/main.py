@@ -16,6 +16,7 @@ import click
 from legation import __version__
 
 from .audit import audit
+from .backup import backup
 from .channels import channels
 from .chat import chat
 from .check import check, explain
@@ -26,6 +27,7 @@ from .keys import keys
 from .migrate import migrate
 from .openapi import openapi
 from .replay import replay
+from .restore import restore
 from .retention import retention
 from .round import round_once
 from .serve import serve
@@ -95,6 +97,8 @@ for command in (
     check,
     explain,
     audit,
+    backup,
+    restore,
     channels,
     openapi,
     replay,

@@ -8,8 +8,6 @@ from contextlib import ExitStack, closing
 from secrets import token_bytes
 from typing import Any, TypeVar
 
-from attrs import field
-
 from legation.effects import (
     Concurrently,
     Emit,
@@ -46,6 +44,7 @@ def read_beside(
     log: Write = quiet,
     advance: Advance = _count_nothing,
     emit: Callable[[bytes], object] = _drop,
+    opened: Mapping[str, RunUnit] | None = None,
 ) -> R:
     """Run a program that reads alone, one effect after the other, and return its result.
 
@@ -55,13 +54,14 @@ def read_beside(
         log: Takes what a server of databases said when it failed.
         advance: Called for each unit that was read.
         emit: Takes what the program emits.
+        opened: What runs the units of databases that are open already, by their ids.
 
     Raises:
         HostError: A database cannot be opened, or its file does not exist.
         StoreFailure: A unit failed, and `program` did not catch that.
     """
     with ExitStack() as stack:
-        return _Reader(urls, log, stack, advance, emit).run(program)
+        return _Reader(urls, log, stack, advance, emit, dict(opened or {})).run(program)
 
 
 @define(eq=False)
@@ -73,7 +73,7 @@ class _Reader:
     stack: ExitStack
     advance: Advance
     emit: Callable[[bytes], object]
-    _open: dict[str, RunUnit] = field(factory=dict[str, RunUnit], init=False)
+    _open: dict[str, RunUnit]
 
     def run(self, program: Program[R]) -> R:
         """Drive `program` to its end; a failure is thrown into it."""

@@ -106,16 +106,21 @@ def check_database(platform: Platform, name: str) -> None:
         require_secrets(platform, f"databases.{name}.")
 
 
-def select_databases(names: tuple[str, ...]) -> tuple[Platform, tuple[str, ...]]:
-    """Return the platform and the ids of those of its databases that `names` selects."""
+def select_databases(
+    names: tuple[str, ...], *, several: bool = False
+) -> tuple[Platform, tuple[str, ...]]:
+    """Return the platform and the ids of those of its databases that `names` selects.
+
+    One may be named at most, unless `several` may.
+    """
     file: str | None = None
     if names and (names[0].endswith(".toml") or ":" in names[0]):
         file, *names_left = names
         names = tuple(names_left)
-    if len(names) > 1:
+    if len(names) > 1 and not several:
         raise click.UsageError("name one database at most, after the platform's file")
     platform = load_target(file, needs_secrets=False)
-    names = names or tuple(platform.registry.databases)
+    names = tuple(dict.fromkeys(names)) or tuple(platform.registry.databases)
     for name in names:
         check_database(platform, name)
     return platform, names

@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import anyio
 
@@ -36,6 +36,8 @@ __all__ = [
     "open_reader",
     "open_writer",
     "renew_urls",
+    "sqlite_path",
+    "sqlite_url",
 ]
 
 R = TypeVar("R")
@@ -112,7 +114,7 @@ def open_database(name: str, url: str, write: Write = quiet) -> Database:
     """
     if dialect_of(url) is Dialect.POSTGRESQL:
         return PostgresDatabase(name, url, write)
-    return SqliteDatabase(name, _sqlite_path(name, url), write)
+    return SqliteDatabase(name, sqlite_path(name, url), write)
 
 
 def renew_urls(
@@ -158,7 +160,7 @@ def open_writer(
         with _open_server(name, url, write) as run:
             yield run
         return
-    path = _sqlite_path(name, url)
+    path = sqlite_path(name, url)
     if read_only and (reason := _find_unreadable(path)) is not None:
         raise UnusableDatabase(f"databases.{name}.url: {reason}")
     with closing(connect(path, read_only=read_only)) as connection:
@@ -199,7 +201,7 @@ def find_missing(name: str, url: str) -> str | None:
     """
     if dialect_of(url) is Dialect.POSTGRESQL:
         return None
-    path = _sqlite_path(name, url)
+    path = sqlite_path(name, url)
     return None if Path(path).exists() else path
 
 
@@ -225,7 +227,7 @@ def _scheme(url: str) -> str:
 def check_url(name: str, url: str) -> None:
     """Raise `BadDatabaseUrl` where no database can be at `url`; open nothing."""
     if _scheme(url) not in _POSTGRES:
-        _sqlite_path(name, url)
+        sqlite_path(name, url)
 
 
 def check_files(urls: Mapping[str, str]) -> None:
@@ -237,7 +239,7 @@ def check_files(urls: Mapping[str, str]) -> None:
     for name, url in urls.items():
         if _scheme(url) != "sqlite" or in_memory(url):
             continue
-        path = Path(_sqlite_path(name, url)).resolve()
+        path = Path(sqlite_path(name, url)).resolve()
         same = (other for other in seen if other == path or _is_one(other, path))
         if (other := next(same, None)) is not None:
             reason = f"{path} is the file of databases.{seen[other]}"
@@ -249,12 +251,17 @@ def _is_one(one: Path, other: Path) -> bool:
     return one.exists() and other.exists() and one.samefile(other)
 
 
+def sqlite_url(path: Path) -> str:
+    """Return the URL of the SQLite file at `path`, whatever characters it has."""
+    return f"sqlite:///{quote(str(path.absolute()))}"
+
+
 def in_memory(url: str) -> bool:
     """Tell whether the database at `url` lives in its process alone."""
-    return _scheme(url) == "sqlite" and _sqlite_path("", url) == MEMORY
+    return _scheme(url) == "sqlite" and sqlite_path("", url) == MEMORY
 
 
-def _sqlite_path(name: str, url: str) -> str:
+def sqlite_path(name: str, url: str) -> str:
     """Return the path in `sqlite:///path`: relative after three slashes, absolute after four."""
     if _scheme(url) != "sqlite":
         raise BadDatabaseUrl(f"databases.{name}.url: not a database URL; write {EXAMPLES}")

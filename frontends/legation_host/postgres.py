@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from .postgres_exchange import Exchange
 
-__all__ = ["PostgresDatabase"]
+__all__ = ["PostgresDatabase", "read_conninfo"]
 
 R = TypeVar("R")
 
@@ -187,6 +187,15 @@ def _options(name: str, url: str) -> _UrlOptions:
     place = " ".join(text for key, text in named.items() if key != "user")
     pooled, limit, identity = pgbouncer == "true", int(connections), " ".join(named.values())
     return _UrlOptions(conninfo, pooled, limit, hearing, identity, place)
+
+
+def read_conninfo(name: str, url: str) -> str:
+    """Return `url` as libpq takes it, without our own parameters; it may hold a password.
+
+    Raises:
+        HostError: It cannot be read, or the driver is missing.
+    """
+    return _options(name, url).conninfo
 
 
 class _Again(Exception):

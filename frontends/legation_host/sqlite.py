@@ -49,6 +49,7 @@ from .long_reads import LongReads
 from .names import Names, place_beside
 from .native import Event, find_native
 from .sqlite_connection import (
+    BUSY_MS,
     MEMORY,
     Connect,
     classify,
@@ -306,14 +307,22 @@ class SqliteDatabase:
         if self._lock is not None:
             self._lock.close()
 
-    def _checkpoint(self) -> None:
-        """Bring the WAL home, unless others write to it for so long that it is theirs to do."""
+    def _checkpoint(self, patience_ms: int = 0) -> None:
+        """Bring the WAL home, unless others write to it for so long that it is theirs to do.
+
+        Who reads an old snapshot, as a backup does, is waited for as long as `patience_ms` says:
+        nothing is written meanwhile.
+        """
         self._writing.due = math.inf
         if self.path == MEMORY:
             return
         try:
             with nullcontext() if self._lock is None else self._lock.held(LOCK_SECONDS):
-                self._writer.execute("pragma wal_checkpoint(truncate)").fetchall()
+                self._writer.execute(f"pragma busy_timeout = {patience_ms}").fetchall()
+                try:
+                    self._writer.execute("pragma wal_checkpoint(truncate)").fetchall()
+                finally:
+                    self._writer.execute(f"pragma busy_timeout = {BUSY_MS}").fetchall()
         except (sqlite3.Error, OSError) as error:
             translate(error, self.name, self._log)
         except Busy:
@@ -333,7 +342,7 @@ class SqliteDatabase:
             self._perform(self._take(batch))
             for ticket in batch:  # `any` costs each commit two calls
                 if ticket.unit.erases:
-                    self._checkpoint()
+                    self._checkpoint(BUSY_MS)
             self._tell(batch)
 
     def _take(self, batch: Sequence[_Ticket[Any]]) -> list[_Ticket[Any]]:

@@ -90,7 +90,9 @@ class Rounds:
     """Whom the next one is for."""
 
     def come_up(self, pid: int) -> list[Step]:
-        """Take note of a worker that serves."""
+        """Take note of a worker that serves; one that says so again keeps what it has measured."""
+        if pid in self._workers:
+            return []
         self._workers[pid] = _Worker()
         return [] if self.due == math.inf else self._ask()
 

@@ -24,6 +24,7 @@ NAMES = {
         *("database", "intact", "proven", "rows", "old_rows", "pages", "signed", "chained"),
         *("pruned", "heads", "prunes", "findings"),
     },
+    "backup": {"folder", "removed", "platform", "release", "at", "heads", "databases", "seal"},
     "channels register": set[str](),
     "channels show": set[str](),
     "channels verify": set[str](),
@@ -37,6 +38,7 @@ NAMES = {
     "migrate": {"database", "engine", "from_version", "to_version", "moves", "loses", "done"},
     "openapi": {"openapi", "info", "paths", "components"},
     "replay": set[str](),
+    "restore": {"folder", "platform", "release", "databases"},
     "retention": {"database", "dry_run", "days", "rows"},
     "round": {"messages", "replies", "runs", "released", "failed", "next_us"},
     "serve": {"connections", "drain_seconds"},
@@ -84,6 +86,9 @@ def test_standard_output_is_json(name: str) -> None:
     assert CliRunner().invoke(main, ["migrate", "main"]).exit_code == 0
     if name == "keys rotate":
         assert CliRunner().invoke(main, ["keys", "new"]).exit_code == 0
+    if name == "restore":
+        assert CliRunner().invoke(main, ["backup"]).exit_code == 0
+        next(Path("backups").glob("*Z")).rename("backups/saved")
     result = typed(name)
 
     assert result.exit_code in {0, 1}, result.stderr

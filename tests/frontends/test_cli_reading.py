@@ -70,10 +70,12 @@ def test_every_command_is_one_that_reads_or_one_that_writes() -> None:
     assert set(every_command()) == set(CALLS)
     assert {name for name, call in CALLS.items() if not call.reads} == {
         "audit prune",
+        "backup",
         "chat",
         "init",
         "keys new",
         "keys rotate",
+        "restore",
         "retention",
         "round",
         "serve",

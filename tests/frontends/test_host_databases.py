@@ -7,7 +7,7 @@ import pytest
 
 from legation.store.units import Dialect
 from legation_host import BadDatabaseUrl, UnusableDatabase, open_database
-from legation_host.databases import _sqlite_path, check_files
+from legation_host.databases import check_files, sqlite_path
 from legation_host.postgres import PostgresDatabase, _options
 
 from .host_units import Create, Put, run
@@ -25,7 +25,7 @@ from .host_units import Create, Put, run
     ],
 )
 def test_a_sqlite_url_names_a_path(url: str, path: str) -> None:
-    assert _sqlite_path("main", url) == path
+    assert sqlite_path("main", url) == path
 
 
 @pytest.mark.parametrize(

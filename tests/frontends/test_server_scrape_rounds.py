@@ -63,6 +63,19 @@ def test_all_are_asked_and_who_was_scraped_is_told_the_sum() -> None:
     assert rounds.due == math.inf
 
 
+def test_who_serves_and_says_so_again_keeps_what_it_measured() -> None:
+    rounds = three()
+    rounds.gather(1, 0.0)
+    for pid in (1, 2, 3):
+        rounds.take(pid, measured(pid), 0.0)
+    rounds.gather(1, 1.0)
+
+    assert rounds.come_up(2) == []
+    rounds.take(1, measured(1), 1.0)
+    rounds.take(3, measured(3), 1.0)
+    assert told(rounds.advance(1.0 + ANSWER_SECONDS)) == {1: whole(3, 2, 6, 0)}
+
+
 def test_who_comes_while_a_round_goes_on_waits_for_the_next() -> None:
     rounds = three()
     rounds.gather(1, 0.0)
