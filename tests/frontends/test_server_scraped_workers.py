@@ -48,8 +48,15 @@ WORKERS: Final = 3
 # A client that does not come by for so long, as on a busy machine, is parted with.
 LIMITS: Final = ("--limit", "grace_seconds=2", "--limit", "drain_seconds=10")
 
-OF_ALL: Final = re.compile("legation_(build_info|start_time_seconds|nodes$|unhosted_runs)")
-"""Each of the workers says the same, or the greatest counts."""
+OF_ALL: Final = re.compile(
+    "legation_(build_info|start_time_seconds|nodes$|clock_skew_seconds|unhosted_runs)"
+)
+"""Gauges of what workers have in common: the greatest counts."""
+
+ADDED: Final = re.compile(
+    "process_|legation_(connections|hub_|share_|http_|audit_waiting|database_(units|connections)_)"
+)
+"""Gauges of which each worker has its own part."""
 
 ON_THE_MOVE: Final = re.compile("process_|legation_(database_|clock_|http_requests_active)")
 """Changes while nobody asks for anything, or by being asked."""
@@ -72,6 +79,13 @@ def parse(text: str) -> Samples:
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(text)
         for sample in family.samples
+    }
+
+
+def gauges(text: str) -> set[str]:
+    """Return the names of the gauges."""
+    return {
+        family.name for family in text_string_to_metric_families(text) if family.type == "gauge"
     }
 
 
@@ -231,6 +245,7 @@ def test_one_scrape_of_three_workers_is_the_sum_of_the_three(tmp_path: Path) -> 
         shown = [workers.scrape() for _ in range(5)]
         load.end()
         workers.until_quiet()
+        known = set[str]().union(*(gauges(ask(one, "/own")) for one in workers.clients.values()))
         own = workers.own()
         wholes = [parse(ask(each, "/metrics/prometheus")) for each in workers.clients.values()]
 
@@ -243,6 +258,8 @@ def test_one_scrape_of_three_workers_is_the_sum_of_the_three(tmp_path: Path) -> 
         assert count_agents(whole) == sum(agents)
         assert value(whole, "legation_runs_ended_total") == load.answered["run"]
     assert_growing([*shown, *wholes])
+    # A gauge says how it is merged (`merge` of its family): a new one takes its place here.
+    assert {name for name in known if bool(ADDED.match(name)) == bool(OF_ALL.match(name))} == set()
 
 
 def assert_sum(own: list[Samples], whole: Samples) -> None:
