@@ -25,6 +25,7 @@ from legation_host import Host, Write, open_host, open_log
 from legation_host.databases import in_memory
 from legation_host.hosting import log_findings, open_platform
 from legation_host.logs import ShowError, hide_error, is_for_eyes, open_request_log, quiet
+from legation_host.metrics_sender import MetricsSender
 from legation_host.observer import Exporter, Observer
 from legation_host.parent_files import ParentFiles
 from legation_host.trust_files import reload_files
@@ -107,6 +108,7 @@ class ServeOptions:
     log_format: str = "auto"
     access_log: bool = True
     traces: bool = False
+    metrics: bool = False
     insecure: bool = False
     hsts: bool = True
     given: tuple[socket.socket, ...] = ()
@@ -297,6 +299,8 @@ class Service:
             observer.write_lines = open_request_log(self.log.write, options.log_format)
         if options.traces:
             observer.exporter = _exporter(self.log.write)
+        if options.metrics:
+            observer.metrics = _metrics(self.log.write)
         if options.workers > 1:
             observer.labels = (("worker", str(os.getpid())),)
         return observer
@@ -440,6 +444,15 @@ def _exporter(log: Write) -> Exporter:
     except ImportError:
         raise CannotGoOn("--traces needs OpenTelemetry: pip install 'legation[otel]'") from None
     return open_exporter(os.environ, log)
+
+
+def _metrics(log: Write) -> MetricsSender:
+    """Return what sends metrics."""
+    try:
+        from legation_host.otel_metrics import open_metrics
+    except ImportError:
+        raise CannotGoOn("--metrics needs OpenTelemetry: pip install 'legation[otel]'") from None
+    return open_metrics(os.environ, log)
 
 
 def end_blocked(

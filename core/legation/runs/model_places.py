@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, TypeVar
 
-from ..effects import AwaitNudge, Nudge, Program
+from ..effects import NOW, AwaitNudge, Nudge, Program
 from ..shares.fair_queue import FairQueue, Ticket
 from .event_writer import Journal
 
@@ -27,6 +27,7 @@ def call_in_turn(journal: Journal, call: Program[R]) -> Program[R]:
     ticket = queue.ask(subject, most // shares.nodes or 1, limits.weight)
     if ticket is not None:
         yield from _wait(queue, ticket)
+        journal.now_us = yield NOW
     try:
         result = yield from call
     except BaseException:
