@@ -60,8 +60,8 @@ OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
 TOOL_NAME: Final = "gen_ai.tool.name"
 TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
 
-TOKEN_TYPE: Final = "gen_ai.token.type"
-TOKEN_USAGE: Final = "gen_ai.client.token.usage"
+TOKEN_TYPE: Final = "gen_ai.token.type"  # noqa: S105  no secret
+TOKEN_USAGE: Final = "gen_ai.client.token.usage"  # noqa: S105
 OPERATION_SECONDS: Final = "gen_ai.client.operation.duration"
 FIRST_CHUNK_SECONDS: Final = "gen_ai.client.operation.time_to_first_chunk"
 TOOL_SECONDS: Final = "gen_ai.execute_tool.duration"

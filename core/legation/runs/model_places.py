@@ -27,8 +27,9 @@ def call_in_turn(journal: Journal, call: Program[R]) -> Program[R]:
     ticket = queue.ask(subject, most // shares.nodes or 1, limits.weight)
     if ticket is not None:
         yield from _wait(queue, ticket)
-        journal.now_us = yield NOW
     try:
+        if ticket is not None:
+            journal.now_us = yield NOW  # the wait is no part of what the model takes
         result = yield from call
     except BaseException:
         queue.leave(subject)
