@@ -1,4 +1,4 @@
-"""What is counted of runs, through the platform: of each way in which models and tools are asked."""
+"""The counts of runs, through the platform: each way in which models and tools are asked."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from legation import (
     Agent,
     CallStep,
     FinalAnswer,
-    Guard,
+    Judge,
     ModelPrice,
     ModelStep,
     Platform,
@@ -180,7 +180,7 @@ def test_a_bug_in_a_model_is_an_error() -> None:
 
 def test_a_guard_that_is_a_model_counts_for_the_agent_that_it_guards() -> None:
     judge = scripted("judge", '{"allowed": true, "reason": ""}')
-    guard = Guard(name="tone", model=judge, instructions="Be strict.", at="before_run")
+    guard = Judge(model=judge, instructions="Be strict.", of="input")
     agent = Agent(id="clerk", model=scripted("small", "Done."), guards=[guard])
     with Client(hosting(agent)) as client:
         client.run("clerk", "go")
