@@ -68,18 +68,15 @@ ToolKey: TypeAlias = tuple[str, str]
 """Who asked, and the tool."""
 
 
+# Added to by every run: what is added stands where it is counted, as a call would cost more.
+
+
 @define(eq=False)
 class Distribution:
     """Whole numbers by their size: one count more than there are bounds, and their sum."""
 
     counts: list[int] = field(factory=lambda: [0] * (len(DURATIONS_US) + 1))
     total: int = 0
-
-    def add(self, value: int, bounds: tuple[int, ...] = DURATIONS_US) -> None:
-        """Count `value`; one below zero, as of a clock that was set back, is zero."""
-        value = max(value, 0)
-        self.counts[bisect_left(bounds, value)] += 1
-        self.total += value
 
 
 @define(eq=False)
@@ -94,13 +91,9 @@ class Tally:
     counts: dict[str, int] = field(factory=dict[str, int])
     durations: dict[str, Distribution] = field(factory=dict[str, Distribution])
 
-    def count(self, outcome: str, took_us: int | None) -> None:
-        """Count a request or a call; None where nobody knows how long it would have taken."""
-        self.counts[outcome] = self.counts.get(outcome, 0) + 1
-        if took_us is not None:
-            if outcome not in self.durations:
-                self.durations[outcome] = Distribution()
-            self.durations[outcome].add(took_us)
+    def add_outcome(self, outcome: str) -> Distribution:
+        """Return how long what has this outcome took, from now on."""
+        return self.durations.setdefault(outcome, Distribution())
 
 
 @define(eq=False)
@@ -124,16 +117,6 @@ class ModelTally(Tally):
     cache_write: int = 0
     reasoning: int = 0
     cost: int | None = None
-
-    def use(self, usage: Usage) -> None:
-        """Add the tokens of one request, and what they cost."""
-        self.input.add(usage.input_tokens, TOKENS)
-        self.output.add(usage.output_tokens, TOKENS)
-        self.cached += max(usage.cache_read_tokens, 0)
-        self.cache_write += max(usage.cache_write_tokens, 0)
-        self.reasoning += max(usage.reasoning_tokens, 0)
-        if usage.cost_nano is not None:
-            self.cost = (self.cost or 0) + usage.cost_nano
 
 
 @define(eq=False)
@@ -164,6 +147,8 @@ class Meter:
     ) -> None:
         """Count a request to `model`, its retries among it.
 
+        A duration below zero, as of a clock that was set back, is zero.
+
         Args:
             component: The id of the agent or team that asked.
             model: It, or its name.
@@ -175,24 +160,48 @@ class Meter:
         tally = self.models.get((component, model.provider, model.id))
         if tally is None:
             tally = self._find_model(component, model)
-        tally.count(outcome, took_us)
+        tally.counts[outcome] = tally.counts.get(outcome, 0) + 1
+        if took_us is not None:
+            found = tally.durations.get(outcome) or tally.add_outcome(outcome)
+            took_us = max(took_us, 0)
+            found.counts[bisect_left(DURATIONS_US, took_us)] += 1
+            found.total += took_us
         if first_us is not None:
-            tally.first.add(first_us)
-        if usage.input_tokens or usage.output_tokens or usage.cost_nano:
-            tally.use(usage)
+            first_us, found = max(first_us, 0), tally.first
+            found.counts[bisect_left(DURATIONS_US, first_us)] += 1
+            found.total += first_us
+        came_in, went_out = max(usage.input_tokens, 0), max(usage.output_tokens, 0)
+        if came_in or went_out:
+            tally.input.counts[bisect_left(TOKENS, came_in)] += 1
+            tally.input.total += came_in
+            tally.output.counts[bisect_left(TOKENS, went_out)] += 1
+            tally.output.total += went_out
+            tally.cached += max(usage.cache_read_tokens, 0)
+            tally.cache_write += max(usage.cache_write_tokens, 0)
+            tally.reasoning += max(usage.reasoning_tokens, 0)
+        if usage.cost_nano is not None:
+            tally.cost = (tally.cost or 0) + usage.cost_nano
 
     def count_call(self, component: str, tool: str, outcome: str, took_us: int | None) -> None:
         """Count a call of `tool` by the agent or team `component`; `took_us` as of a request."""
         tally = self.tools.get((component, tool))
         if tally is None:
             tally = self._find_tool(component, tool)
-        tally.count(outcome, took_us)
+        tally.counts[outcome] = tally.counts.get(outcome, 0) + 1
+        if took_us is not None:
+            found = tally.durations.get(outcome) or tally.add_outcome(outcome)
+            took_us = max(took_us, 0)
+            found.counts[bisect_left(DURATIONS_US, took_us)] += 1
+            found.total += took_us
 
     def count_begun(self, database: str, waited_us: int) -> None:
         """Count a run that begins, so many microseconds after it was stored."""
-        if database not in self.queues:
-            self.queues[database] = Distribution()
-        self.queues[database].add(waited_us)
+        found = self.queues.get(database)
+        if found is None:
+            found = self.queues[database] = Distribution()
+        waited_us = max(waited_us, 0)
+        found.counts[bisect_left(DURATIONS_US, waited_us)] += 1
+        found.total += waited_us
 
     def count_lost(self, database: str) -> None:
         """Count a lease that another node has, or nobody, while work went on under it here."""

@@ -10,7 +10,6 @@ from legation.runs.meter import (
     MOST_NAMES,
     OTHER,
     TOKENS,
-    Distribution,
     Meter,
     find_outcome,
 )
@@ -19,19 +18,31 @@ SMALL = ModelName("small", "acme")
 
 
 def test_a_number_falls_into_the_bucket_whose_bound_it_does_not_pass() -> None:
-    found = Distribution()
-    for value in (0, 10_000, 10_001, 81_920_000, 81_920_001):
-        found.add(value)
+    meter = Meter()
+    for waited_us in (0, 10_000, 10_001, 81_920_000, 81_920_001):
+        meter.count_begun("main", waited_us)
+    found = meter.queues["main"]
 
     assert (found.counts[0], found.counts[1], found.counts[-2], found.counts[-1]) == (2, 1, 1, 1)
     assert (sum(found.counts), found.total) == (5, 163_860_002)
 
 
-def test_a_clock_that_was_set_back_makes_no_counter_smaller() -> None:
-    found = Distribution()
-    found.add(-5)
+def test_no_clock_and_no_usage_makes_a_counter_smaller() -> None:
+    meter = Meter()
+    meter.count_begun("main", -5)
+    meter.count_call("a", "look", "ok", -5)
+    meter.count_request("a", SMALL, "ok", -5, Usage(5, -5, -5, -5, -5), -5)
+    tally = meter.models["a", "acme", "small"]
+    durations = (
+        meter.queues["main"],
+        meter.tools["a", "look"].durations["ok"],
+        tally.durations["ok"],
+        tally.first,
+        tally.output,
+    )
 
-    assert (found.counts[0], found.total) == (1, 0)
+    assert [(one.counts[0], one.total) for one in durations] == [(1, 0)] * 5
+    assert (tally.cached, tally.cache_write, tally.reasoning) == (0, 0, 0)
 
 
 def test_the_bounds_are_those_of_the_conventions() -> None:
