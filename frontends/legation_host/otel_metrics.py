@@ -122,7 +122,7 @@ def open_metrics(environ: Mapping[str, str], log: Write = quiet) -> MetricsSende
     """
     said = environ.get(_INTERVAL) or str(_INTERVAL_MS)
     if not (said.isascii() and said.isdecimal() and 0 < int(said[:9]) <= _MOST_MS):
-        raise BadExporter(f"{_INTERVAL}: {said!r} is no number of milliseconds")
+        raise BadExporter(f"{_INTERVAL}: {said[:20]!r} is no number of milliseconds")
     exporter = load_exporter(environ, "OTEL_METRICS_EXPORTER", _GROUP)
     metrics = OpenTelemetryMetrics(exporter, service_name(environ), log=log)
     return MetricsSender(metrics, int(said) / 1000, log)

@@ -44,9 +44,9 @@ LIMITS: Final[dict[str, dict[str, int]]] = {
     # a streamed run, and the rounds of the watcher that fall into the time of a message.
     # The change of the session returns who is busy and whether anybody waits, and the end of the
     # chain of the trail is known: 3 statements less.  A page less is an index that is gone.
-    # What is asked of models and tools is counted for the metrics, by numbers that are added: 1 call
-    # for a run, 4 for a request to a model (one of them is the program that measures it, two are its
-    # effects, which pass through that), 2 for a call of a tool.
+    # What is asked of models and tools is counted for the metrics, by numbers that are added: 1
+    # call of a run, 4 of a request to a model, of which 3 are the program around it, and 2 of a
+    # call of a tool.
     "joined run": {
         "calls": 443,
         "on the loop": 900,
