@@ -60,7 +60,7 @@ class OpenTelemetryMetrics:
             service: Their `service.name`.
             log: Takes what the exporter complains of; unless given, Python's `logging` alone does.
         """
-        self._exporter = exporter
+        self._exporter: Any = exporter  # whose further arguments have no types
         self._complaints = None if log is quiet else Complaints(log, "metrics_not_sent")
         self._logger = logging.getLogger(type(exporter).__module__)
         if self._complaints is not None:

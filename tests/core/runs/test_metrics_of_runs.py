@@ -82,7 +82,8 @@ def clerk(*steps: Any, **more: Any) -> Platform:
 
 
 def meter_of(client: Client) -> Meter:
-    return client.platform.context.meter  # type: ignore[no-any-return]
+    assert isinstance(client.platform, Platform)
+    return client.platform.context.meter
 
 
 def requests(client: Client) -> dict[tuple[str, str], dict[str, int]]:
@@ -193,15 +194,14 @@ def test_a_summary_counts_for_the_agent_whose_session_it_is_of() -> None:
         id="clerk",
         model=scripted("small", *["Done."] * 9),
         history_runs=1,
-        summaries=Summaries(after_runs=2, model=scripted("scribe", *["In short."] * 9)),
+        summaries=Summaries(after_runs=2),
     )
     with Client(hosting(agent)) as client:
         for number in range(4):
             client.run("clerk", f"q{number}", session_id="s")
         found = requests(client)
 
-    assert found["clerk", "small"] == {"ok": 4}
-    assert found["clerk", "scribe"]["ok"] >= 1
+    assert found["clerk", "small"]["ok"] > 4
 
 
 def test_a_run_that_is_cancelled_is_no_failure_of_its_model() -> None:
