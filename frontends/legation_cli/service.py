@@ -25,7 +25,6 @@ from legation_host import Host, Write, open_host, open_log
 from legation_host.databases import in_memory
 from legation_host.hosting import log_findings, open_platform
 from legation_host.logs import ShowError, hide_error, is_for_eyes, open_request_log, quiet
-from legation_host.metrics_sender import MetricsSender
 from legation_host.observer import Exporter, Observer
 from legation_host.parent_files import ParentFiles
 from legation_host.trust_files import reload_files
@@ -59,6 +58,7 @@ from .failing import CannotGoOn, sentences
 from .milestones import Milestones
 
 if TYPE_CHECKING:
+    from legation_host.metrics_sender import MetricsSender
     from legation_server.proxies import Named
 
 __all__ = ["GARBAGE", "HeldLog", "ServeOptions", "Service", "end_blocked", "url_of"]

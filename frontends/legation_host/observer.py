@@ -23,11 +23,12 @@ from legation.values import define
 from .databases import Database
 from .hub import Hub
 from .logs import WriteLines
-from .metrics_sender import MetricsSender
 from .resources import Resources
 
 if TYPE_CHECKING:
     from legation import Platform
+
+    from .metrics_sender import MetricsSender
 
 __all__ = ["Exporter", "Observer", "database_gauges", "hub_gauges", "process_gauges"]
 
