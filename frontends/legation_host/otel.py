@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
@@ -65,22 +65,28 @@ class _Given(IdGenerator):
 class Complaints(logging.Handler):
     """Makes lines of the log of what the SDK has to say, which would stand between them.
 
-    Of spans and metrics each has its own `event`; exporters of metrics are modules with that name.
+    Exporters of metrics are modules with that word in their name: their lines are of another event.
     """
 
-    def __init__(self, log: Write, event: str) -> None:
+    of_metrics: ClassVar[bool] = False
+
+    def __init__(self, log: Write) -> None:
         """Write to `log`."""
         super().__init__(logging.WARNING)
-        self._log, self._event = log, event
+        self._log = log
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one line, unless it is the other's."""
-        if ("metric" in record.name) != (self._event == "metrics_not_sent"):
+        """Write one line, unless it is about the other."""
+        if ("metric" in record.name) != self.of_metrics:
             return
         fields: dict[str, Any] = {"reason": record.getMessage()}
         if record.exc_info is not None and record.exc_info[1] is not None:
             fields["error"] = record.exc_info[1]
-        self._log("warning", self._event, fields)
+        self.write(fields)
+
+    def write(self, fields: Mapping[str, Any]) -> None:
+        """Write a line of what became of spans."""
+        self._log("warning", "spans_not_sent", fields)
 
 
 class OpenTelemetry:
@@ -96,7 +102,7 @@ class OpenTelemetry:
             service: Its `service.name`.
             log: Takes what the SDK complains of; unless given, Python's `logging` alone does.
         """
-        self._complaints = None if log is quiet else Complaints(log, "spans_not_sent")
+        self._complaints = None if log is quiet else Complaints(log)
         if self._complaints is not None:
             _SDK.addHandler(self._complaints)
         self._given = _Given()

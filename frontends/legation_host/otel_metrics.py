@@ -47,6 +47,16 @@ _SCOPE: Final = InstrumentationScope("legation", VERSION, SCHEMA_URL)
 _UNKNOWN: Final[Any] = None
 
 
+class _Complaints(Complaints):
+    """Makes lines of the log of what an exporter of metrics has to say."""
+
+    of_metrics = True
+
+    def write(self, fields: Mapping[str, Any]) -> None:
+        """Write a line of what became of metrics."""
+        self._log("warning", "metrics_not_sent", fields)
+
+
 class OpenTelemetryMetrics:
     """Hands metrics to `exporter`; a `MetricsExporter` of the host."""
 
@@ -61,7 +71,7 @@ class OpenTelemetryMetrics:
             log: Takes what the exporter complains of; unless given, Python's `logging` alone does.
         """
         self._exporter: Any = exporter  # whose further arguments have no types
-        self._complaints = None if log is quiet else Complaints(log, "metrics_not_sent")
+        self._complaints = None if log is quiet else _Complaints(log)
         self._logger = logging.getLogger(type(exporter).__module__)
         if self._complaints is not None:
             self._logger.addHandler(self._complaints)
