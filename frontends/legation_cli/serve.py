@@ -103,6 +103,12 @@ def _list_limits(*, as_json: bool) -> None:
     help="Send OpenTelemetry spans, as the OTEL_… variables say; needs legation[otel].",
 )
 @click.option(
+    "--metrics",
+    is_flag=True,
+    help="Send OpenTelemetry metrics, as the OTEL_… variables say; needs legation[otel]."
+    " Prometheus needs no option.",
+)
+@click.option(
     "--dev",
     is_flag=True,
     help="Show tracebacks and what models are sent, and start again when a file changes;"

@@ -63,6 +63,7 @@ from .failing import CannotGoOn, sentences
 from .milestones import Milestones
 
 if TYPE_CHECKING:
+    from legation_host.metrics_sender import MetricsSender
     from legation_server.proxies import Named
 
 __all__ = ["GARBAGE", "HeldLog", "ServeOptions", "Service", "end_blocked", "url_of"]
@@ -115,6 +116,7 @@ class ServeOptions:
     log_format: str = "auto"
     access_log: bool = True
     traces: bool = False
+    metrics: bool = False
     insecure: bool = False
     hsts: bool = True
     given: tuple[socket.socket, ...] = ()
@@ -317,6 +319,8 @@ class Service:
             observer.write_lines = open_request_log(self.log.write, options.log_format)
         if options.traces:
             observer.exporter = _exporter(self.log.write)
+        if options.metrics:
+            observer.metrics = _metrics(self.log.write)
         return observer
 
     def _add_gauges(self, server: Server) -> None:
@@ -478,6 +482,15 @@ def _exporter(log: Write) -> Exporter:
     except ImportError:
         raise CannotGoOn("--traces needs OpenTelemetry: pip install 'legation[otel]'") from None
     return open_exporter(os.environ, log)
+
+
+def _metrics(log: Write) -> MetricsSender:
+    """Return what sends metrics."""
+    try:
+        from legation_host.otel_metrics import open_metrics
+    except ImportError:
+        raise CannotGoOn("--metrics needs OpenTelemetry: pip install 'legation[otel]'") from None
+    return open_metrics(os.environ, log)
 
 
 def end_blocked(

@@ -16,6 +16,7 @@ from attrs import asdict, field
 
 from legation.effects import Program
 from legation.incidents import where
+from legation.observability.request_log import Gauge, Gauges
 from legation.store.audit_entries import AuditEntry
 from legation.store.failures import StoreFailure
 from legation.values import define
@@ -23,7 +24,7 @@ from legation.values import define
 from .logs import Write
 from .native import Event, find_native
 
-__all__ = ["Trail", "WriteAudit"]
+__all__ = ["Trail", "WriteAudit", "trail_gauges"]
 
 WriteAudit: TypeAlias = Callable[[tuple[AuditEntry, ...]], Program[None]]
 """Makes the program that stores a batch; it may be asked for the same batch again."""
@@ -50,6 +51,11 @@ class Trail:
     _waiting: list[AuditEntry] = field(factory=list[AuditEntry], init=False)
     _some: Event = field(factory=anyio.Event, init=False)
     _many: Event = field(factory=anyio.Event, init=False)
+
+    @property
+    def waiting(self) -> int:
+        """How many entries are not stored yet."""
+        return len(self._waiting)
 
     def record(self, entry: AuditEntry) -> None:
         """Take `entry`; it is stored within a tenth of a second, or logged where that fails."""
@@ -117,3 +123,11 @@ class Trail:
 
     def _log(self, entry: AuditEntry) -> None:
         self.write("warning", "audit", asdict(entry))
+
+
+def trail_gauges(trail: Trail, database: str) -> Gauges:
+    """Return what waits to be stored in the trail, which is that of `database`."""
+    text = f"Entries of the audit trail that wait to be stored; {WAITING} at most."
+    return {
+        "legation_audit_waiting": Gauge("gauge", text, {(("database", database),): trail.waiting})
+    }

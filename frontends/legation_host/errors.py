@@ -23,7 +23,7 @@ class BadDatabaseUrl(HostError):
 
 
 class BadExporter(HostError):
-    """The exporter of spans needs a package that is not installed, or a setting of its own."""
+    """The exporter of spans or of metrics needs a package, or a setting of its own."""
 
 
 class MissingDriver(HostError):

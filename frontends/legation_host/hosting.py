@@ -14,6 +14,7 @@ from legation import Platform
 from legation_console import read_console
 
 from .assets import read_assets
+from .audit import trail_gauges
 from .databases import renew_urls
 from .hints import hint_gauges
 from .host import Host, open_host
@@ -106,6 +107,8 @@ async def _open_held(
     async with opened as host:
         host.pace = Pace(log, noted)
         host.guard = platform.schema_guard
+        trail = partial(trail_gauges, host.trail, platform.registry.default_database)
+        observer.sources.append(trail)
         if host.hints:
             observer.sources.append(partial(hint_gauges, host.hints))
         await host.run(platform.startup())

@@ -28,6 +28,8 @@ from .resources import Resources
 if TYPE_CHECKING:
     from legation import Platform
 
+    from .metrics_sender import MetricsSender
+
 __all__ = ["Exporter", "Observer", "database_gauges", "hub_gauges", "process_gauges"]
 
 PAUSE: Final = 0.25
@@ -56,12 +58,14 @@ class Observer:
     Attributes:
         write_lines: Takes the request log, a line for each request; without it none is kept.
         exporter: Takes spans; without one none are recorded.
+        metrics: Sends metrics; without it whoever wants them asks for them.
         labels: On every measurement of this process, where several answer at one address.
         sources: Asked for their gauges now and then, on the event loop.
     """
 
     write_lines: WriteLines | None = None
     exporter: Exporter | None = None
+    metrics: MetricsSender | None = None
     labels: Labels = ()
     sources: list[Callable[[], Gauges]] = field(factory=list[Callable[[], Gauges]])
     _recorder: Recorder | None = field(default=None, init=False)
@@ -76,6 +80,12 @@ class Observer:
 
     async def serve(self, platform: Platform, host: Resources) -> None:
         """Go on until cancelled."""
+        async with anyio.create_task_group() as tasks:
+            if self.metrics is not None:
+                tasks.start_soon(self.metrics.serve, platform, host)
+            await self._serve(platform, host)
+
+    async def _serve(self, platform: Platform, host: Resources) -> None:
         busy = self.write_lines is not None or self.exporter is not None
         pause = PAUSE if busy else QUIET_PAUSE
         looked = -QUIET_PAUSE
@@ -98,6 +108,8 @@ class Observer:
             await self._take(platform, host)
             if self.exporter is not None:
                 await anyio.to_thread.run_sync(self.exporter.close)
+            if self.metrics is not None:
+                await self.metrics.end(platform, host)
 
     def _gauges(self, host: Resources) -> Gauges:
         gauges = {**process_gauges(), **database_gauges(host.databases), **hub_gauges(host.hub)}

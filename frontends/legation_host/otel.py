@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
@@ -35,7 +35,7 @@ from legation.version import VERSION
 from .errors import BadExporter
 from .logs import Write, quiet
 
-__all__ = ["OpenTelemetry", "open_exporter"]
+__all__ = ["Complaints", "OpenTelemetry", "load_exporter", "open_exporter", "service_name"]
 
 _KINDS: Final = {
     Kind.SERVER: SpanKind.SERVER,
@@ -62,18 +62,30 @@ class _Given(IdGenerator):
         return self.span_id
 
 
-class _Complaints(logging.Handler):
-    """Makes lines of the log of what the SDK has to say, which would stand between them."""
+class Complaints(logging.Handler):
+    """Makes lines of the log of what the SDK has to say, which would stand between them.
+
+    Exporters of metrics are modules with that word in their name: their lines are of another event.
+    """
+
+    of_metrics: ClassVar[bool] = False
 
     def __init__(self, log: Write) -> None:
+        """Write to `log`."""
         super().__init__(logging.WARNING)
         self._log = log
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one line."""
+        """Write one line, unless it is about the other."""
+        if ("metric" in record.name) != self.of_metrics:
+            return
         fields: dict[str, Any] = {"reason": record.getMessage()}
         if record.exc_info is not None and record.exc_info[1] is not None:
             fields["error"] = record.exc_info[1]
+        self.write(fields)
+
+    def write(self, fields: Mapping[str, Any]) -> None:
+        """Write a line of what became of spans."""
         self._log("warning", "spans_not_sent", fields)
 
 
@@ -90,7 +102,7 @@ class OpenTelemetry:
             service: Its `service.name`.
             log: Takes what the SDK complains of; unless given, Python's `logging` alone does.
         """
-        self._complaints = None if log is quiet else _Complaints(log)
+        self._complaints = None if log is quiet else Complaints(log)
         if self._complaints is not None:
             _SDK.addHandler(self._complaints)
         self._given = _Given()
@@ -152,13 +164,27 @@ def open_exporter(environ: Mapping[str, str], log: Write = quiet) -> OpenTelemet
     Raises:
         BadExporter: In words for the operator.
     """
-    name = environ.get("OTEL_TRACES_EXPORTER") or "otlp"
+    exporter = load_exporter(environ, "OTEL_TRACES_EXPORTER", _GROUP)
+    return OpenTelemetry(BatchSpanProcessor(exporter), service_name(environ), log=log)
+
+
+def load_exporter(environ: Mapping[str, str], variable: str, group: str) -> Any:
+    """Return the exporter of the entry points `group` that `variable` names.
+
+    Raises:
+        BadExporter: In words for the operator.
+    """
+    name = environ.get(variable) or "otlp"
     if name == "otlp":
         protocol = environ.get("OTEL_EXPORTER_OTLP_PROTOCOL") or "http/protobuf"
         name = _PROTOCOLS.get(protocol, protocol)
-    found: Any = next(iter(entry_points(group=_GROUP, name=name)), None)
+    found: Any = next(iter(entry_points(group=group, name=name)), None)
     if found is None:
-        known = ", ".join(sorted({entry.name for entry in entry_points(group=_GROUP)}))
-        raise BadExporter(f"OTEL_TRACES_EXPORTER: there is no {name!r} here, but {known}")
-    service = environ.get("OTEL_SERVICE_NAME") or "legation"
-    return OpenTelemetry(BatchSpanProcessor(found.load()()), service, log=log)
+        known = ", ".join(sorted({entry.name for entry in entry_points(group=group)}))
+        raise BadExporter(f"{variable}: there is no {name!r} here, but {known}")
+    return found.load()()
+
+
+def service_name(environ: Mapping[str, str]) -> str:
+    """Return the `service.name` of this process."""
+    return environ.get("OTEL_SERVICE_NAME") or "legation"

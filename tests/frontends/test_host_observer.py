@@ -33,7 +33,8 @@ from legation.observability.genai import SCHEMA_URL
 from legation.observability.request_log import RequestLine
 from legation.observability.spans import Kind, Span
 from legation.observability.tracing import Trace
-from legation.store.counts import ANY_COUNT_RUNS
+from legation.store.counts import ANY_COUNT_PAUSED, ANY_COUNT_RUNS, ANY_OLDEST_PAUSED
+from legation.store.units import Sql
 from legation_host import open_log
 from legation_host.errors import BadExporter
 from legation_host.hosting import open_platform
@@ -208,6 +209,7 @@ async def test_measurements_say_what_the_host_and_the_server_know(
     assert found["process_resident_memory_bytes 7"] > 1 << 20
     assert found["process_open_fds 7"] > 3
     assert found["process_cpu_seconds_total 7"] > 0
+    assert found["legation_audit_waiting 7 main"] >= 0
     assert found["legation_hub_runs 7"] == found["legation_hub_followers 7"] == 0
 
 
@@ -234,6 +236,15 @@ def test_runs_are_counted_without_reading_what_is_over() -> None:
     ).fetchall()
 
     assert any("INDEX runs_" in row[3] for row in plan)
+
+
+@pytest.mark.parametrize("statement", [ANY_COUNT_PAUSED, ANY_OLDEST_PAUSED])
+def test_paused_runs_are_counted_without_reading_what_is_over(statement: Sql) -> None:
+    database = RealDatabase()
+    plan = database.connection.execute(f"explain query plan {statement.sqlite_text}").fetchall()
+
+    assert any("INDEX runs_listed (status=?)" in row[3] for row in plan)
+    assert not any("TEMP B-TREE" in row[3] for row in plan)
 
 
 # --- OpenTelemetry ------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from legation.store import listed_runs
+from legation.store.counts import CountPaused, PausedRuns
 from legation.store.listed_runs import CountListed, FindListed, ListRuns
 from legation.store.pauses import FetchPauses, ForgetResolution
 from legation.store.units import Sql, Statement
@@ -53,6 +54,16 @@ def drivers(tmp_path: Path, postgres: str) -> Generator[Sequence[Driver]]:
     file = tmp_path / "main.db"
     with closing(SqliteDriver(file)) as sqlite, closing(PostgresDriver(postgres)) as postgresql:
         yield tuple(map(with_tables, (sqlite, postgresql)))
+
+
+def test_both_engines_count_the_same_paused_runs(drivers: Sequence[Driver]) -> None:
+    rows = [{**one, "ended_us": 900 - one["created_us"]} for one in ROWS]
+    own = [one for one in rows if one["status"] == "PAUSED" and one["parent_run_id"] is None]
+    for driver in drivers:
+        assert driver.run(CountPaused()) == PausedRuns()
+        put(driver, rows)
+        oldest_us = min(one["ended_us"] for one in own)
+        assert driver.run(CountPaused()) == PausedRuns(len(own), oldest_us)
 
 
 def test_both_engines_list_the_same_runs(

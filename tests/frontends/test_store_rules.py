@@ -57,6 +57,8 @@ FOR_ALL_OWNERS: Final = {
     "ANY_OPEN": "runs that ANY_ACTIVE or ANY_PAUSED has found before, by id",
     "ANY_STEPS": "as ANY_OPEN",
     "ANY_COUNT_RUNS": "numbers alone, for who may read measurements",
+    "ANY_COUNT_PAUSED": "as ANY_COUNT_RUNS",
+    "ANY_OLDEST_PAUSED": "as ANY_COUNT_RUNS: a time alone",
     "CANCELS": "a node asks which of the runs it executes, which it names, are to be cancelled",
     "PROGRESS_OF_RUNS": "a node asks for runs that are followed there: their followers were let in",
     "FEW_EVENTS": "an event has no owner but its run, which the same unit has claimed before",

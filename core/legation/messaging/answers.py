@@ -80,7 +80,7 @@ class AnswerMessage(Job):
         try:
             yield from self._answer()
         except LeaseLost:
-            pass
+            self.worker.context.meter.count_lost(self.worker.database)
         except Exception as error:  # noqa: BLE001 (a bug must not keep a message from being tried again)
             trouble = error
         if trouble is not None:
@@ -365,7 +365,9 @@ class AnswerMessage(Job):
     def _complete(self, replies: tuple[Reply, ...]) -> Program[None]:
         now_us = yield from Now()
         done = CompleteMessage(self.claimed.lease, now_us, outbox_rows(replies))
-        if (yield from self._transact(done)) and replies:
+        if not (yield from self._transact(done)):
+            self.worker.context.meter.count_lost(self.worker.database)
+        elif replies:
             yield from Nudge(self.worker.outbox)
 
     def _try_later(self, trouble: Exception) -> Program[None]:

@@ -1,4 +1,4 @@
-"""The names of the spans: OpenTelemetry's semantic conventions, for generative AI, HTTP, messaging.
+"""The names of spans and metrics: OpenTelemetry's conventions, for generative AI, HTTP, messaging.
 
 Those for generative AI and for messaging are still in development, so every name that may change
 stands here and nowhere else; `SCHEMA_URL` says which edition they are from.
@@ -13,8 +13,10 @@ __all__ = [
     "AGENT_NAME",
     "CHAT",
     "CONVERSATION_ID",
+    "COST",
     "ERROR_TYPE",
     "EXECUTE_TOOL",
+    "FIRST_CHUNK_SECONDS",
     "HTTP_METHOD",
     "HTTP_ROUTE",
     "HTTP_STATUS",
@@ -26,6 +28,7 @@ __all__ = [
     "MESSAGING_SYSTEM",
     "MODEL",
     "OPERATION",
+    "OPERATION_SECONDS",
     "OUTPUT_TOKENS",
     "PROCESS",
     "PROVIDER",
@@ -33,8 +36,11 @@ __all__ = [
     "RUN_ID",
     "SCHEMA_URL",
     "SEND",
+    "TOKEN_TYPE",
+    "TOKEN_USAGE",
     "TOOL_CALL_ID",
     "TOOL_NAME",
+    "TOOL_SECONDS",
 ]
 
 SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.41.1"
@@ -54,6 +60,12 @@ OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
 TOOL_NAME: Final = "gen_ai.tool.name"
 TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
 
+TOKEN_TYPE: Final = "gen_ai.token.type"  # noqa: S105  no secret
+TOKEN_USAGE: Final = "gen_ai.client.token.usage"  # noqa: S105
+OPERATION_SECONDS: Final = "gen_ai.client.operation.duration"
+FIRST_CHUNK_SECONDS: Final = "gen_ai.client.operation.time_to_first_chunk"
+TOOL_SECONDS: Final = "gen_ai.execute_tool.duration"
+
 HTTP_METHOD: Final = "http.request.method"
 HTTP_ROUTE: Final = "http.route"
 HTTP_STATUS: Final = "http.response.status_code"
@@ -70,3 +82,4 @@ ERROR_TYPE: Final = "error.type"
 # No convention has a name for these.
 RUN_ID: Final = "legation.run.id"
 REQUEST_ID: Final = "legation.request.id"
+COST: Final = "legation.model.cost"

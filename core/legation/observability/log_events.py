@@ -354,6 +354,12 @@ _LISTED: Final = (
         " has run out.",
     ),
     LogEvent(
+        "metrics_not_sent",
+        _WARNING,
+        ("reason", "error"),
+        "The collector of metrics takes none.",
+    ),
+    LogEvent(
         "migration_failed",
         _ERROR,
         ("database", "reason", "incident", "outcome"),

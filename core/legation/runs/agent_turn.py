@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from attrs import evolve, field
 
 from ..effects import NOW, Concurrently, Program
+from ..hosted.guards import APPROVE
 from ..models.conversation import (
     Message,
     ModelFailed,
@@ -46,8 +47,10 @@ from .events import (
     ToolCallStarted,
 )
 from .guarding import Guards
+from .meter import CANCELLED, ERROR, OK, OTHER, REJECTED
 from .model_order import ask_in_order
 from .model_places import call_in_turn
+from .model_requests import ask_model
 from .payloads import NOT_KNOWN, call_sentence, tokens, tokens_apart, tool_execution
 from .step_outcomes import StepTooLarge, encode_call, encode_model
 from .turn_state import CallState, Standing, TurnState, unlike
@@ -249,19 +252,14 @@ class Turn:
                 answer = yield from call_in_turn(writer.journal, ask)
                 reply, model = answer.reply, answer.model
             else:
-                call = model.respond(prompt(model), writer)
+                call = ask_model(writer, model, prompt(model), writer)
                 reply = yield from call_in_turn(writer.journal, call)
         except ModelFailed as error:
             if error.usage.total_tokens and not self.fallback:
-                self._count_failure(writer.journal.price(model, error.usage))
+                self._count_failure(error.usage)
             raise
-        self._answered_by = model
-        now_us = writer.journal.now_us = yield NOW
-        writer.look()
+        self._answered_by, now_us = model, writer.journal.now_us
         reply = self._make_storable(reply)
-        priced = writer.journal.prices is not None or reply.usage.cost_nano is not None
-        if priced and not self.fallback:
-            reply = evolve(reply, usage=writer.journal.price(self.model, reply.usage))
         if guards is not None:
             reply = yield from guards.judge(reply, self.state)
             now_us = writer.journal.now_us
@@ -346,6 +344,7 @@ class Turn:
                 self.writer.note(ToolCallStarted(tool_execution(asked)))
             if call.failed:
                 self.writer.note(ToolCallError(tool_execution(call), call.result))
+                self._count_rejected(call)
         self.state = copy_with(self.state, calls=(*self.state.calls, *calls))
         return calls
 
@@ -459,6 +458,7 @@ class Turn:
         """Carry out one call; what goes wrong is the result, but for failures of a database."""
         writer, journal = self.writer, self.writer.journal
         call, place = self.state.calls[index], writer.prefix + self.state.place(index)
+        begun_us = journal.now_us
         try:
             if self.tool_set.again(call) == "never":
                 yield from journal.check_lease((yield NOW))
@@ -468,14 +468,29 @@ class Turn:
             self.state = self.state.with_call(index, call)
             self._in_hand -= 1
             if not call.waits:
+                self._count_call(call, ERROR if call.failed else OK, journal.now_us - begun_us)
                 self._tell(index, call)
             if self._in_hand:
                 yield from writer.settle()
-        except StoreFailure:
-            raise
-        except Exception as error:  # noqa: BLE001 (the others, beside it, come to their ends first)
+        except (GeneratorExit, Exception) as error:  # (the others come to their ends first)
+            if self.state.calls[index].ended_us is None:
+                self._count_call(call, CANCELLED)
+            if isinstance(error, GeneratorExit | StoreFailure):
+                raise
             return error
         return None
+
+    def _count_call(self, call: CallState, outcome: str, took_us: int | None = None) -> None:
+        """Count a call that was carried out; what a person says of an answer is none."""
+        if call.call.name != APPROVE:
+            component = self.writer.origin.run.component_id
+            self.writer.journal.meter.count_call(component, call.call.name, outcome, took_us)
+
+    def _count_rejected(self, call: CallState) -> None:
+        """Count a call that cannot be made; what no tool is called is the model's word alone."""
+        known = any(spec.name == call.call.name for spec in self.tool_set.specs)
+        component, name = self.writer.origin.run.component_id, call.call.name
+        self.writer.journal.meter.count_call(component, name if known else OTHER, REJECTED, None)
 
     def _note_call(
         self, index: int, call: CallState, outcome: Mapping[str, Any] | None = None

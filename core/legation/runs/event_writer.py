@@ -34,6 +34,7 @@ from .events import Event, EventOrigin, ModelRequestStarted, RunContent
 from .given import Given
 from .incident_book import IncidentBook
 from .membership import Membership
+from .meter import Meter
 from .retry import never, persist
 from .state_writer import StateRead, StateWriter
 from .step_outcomes import START, encode_outcome
@@ -94,7 +95,7 @@ class Journal:
         paid: What they cost before that, since the run began; None as well.
         expense: The cost against what its subject may spend a day, beside a `spending`; None where
             that has no limit.
-        costs: What each model has cost in this process, by its id.
+        meter: Counts what models and tools are asked in this process.
         bytes: What was stored of events and steps since that was last counted.
         counted: What is counted already of the input and the output, since the run paused.
         model_calls: How many calls of models its subject may have at once, as the run was asked
@@ -132,7 +133,7 @@ class Journal:
     cost: int | None = None
     paid: int | None = None
     expense: Spending | None = None
-    costs: dict[str, int] = field(factory=dict[str, int])
+    meter: Meter = field(factory=Meter)
     bytes: int = 0
     counted: int = 0
     model_calls: int | None = None
@@ -186,7 +187,7 @@ class Journal:
             self.expense.spend(cost)
 
     def price(self, model: Priced, usage: Usage) -> Usage:
-        """Return what a request to `model` used with what it cost: that counts for the process.
+        """Return what a request to `model` used, with what it cost.
 
         A cost that the model knows itself comes first.
 
@@ -197,8 +198,6 @@ class Journal:
         if type(cost) is not int or not 0 <= cost <= MOST_NANO:
             prices, now_us = self.prices, self.now_us
             cost = None if prices is None else prices.price(model, usage, now_us)
-        if cost is not None:
-            self.costs[model.id] = self.costs.get(model.id, 0) + cost
         return evolve(usage, cost_nano=cost)
 
     @property

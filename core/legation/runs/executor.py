@@ -47,6 +47,7 @@ from .events import EventOrigin
 from .fold import RunRecord
 from .given import Given
 from .membership import Cluster, Membership, NodeTerms, enter
+from .meter import Meter
 from .output import RunSummary
 from .register import InFlight
 from .release import release_run
@@ -86,7 +87,8 @@ class ExecutorContext:
         ending: It ends now: what is executed is broken off.
         followers: How many streams follow a run.
         ended: How many runs ended here, by kind, component and state.
-        costs: What models have cost here, by their ids, in nano-USD.
+        meter: Counts what models and tools are asked here, the time that runs wait, and the leases
+            that are lost.
         turned_away: How many messages of channels were not answered here, by channel and reason.
         left: How many messages, replies and runs that wait may still be taken up: a round has a
             limit.
@@ -103,7 +105,7 @@ class ExecutorContext:
     ending: bool = False
     followers: int = 0
     ended: dict[tuple[str, str, str], int] = field(factory=dict[tuple[str, str, str], int])
-    costs: dict[str, int] = field(factory=dict[str, int])
+    meter: Meter = field(factory=Meter)
     turned_away: dict[tuple[str, str], int] = field(factory=dict[tuple[str, str], int])
     left: float = math.inf
     taken: int = 0
@@ -258,6 +260,8 @@ class ExecuteRun(Job):
         started_us: int = yield NOW
         asked = json.loads(self.run.input)
         run, view = self.run, NO_CHANGE
+        if not run.events:  # else it goes on: after a pause, or after a crash
+            self.context.meter.count_begun(self.database, started_us - run.created_us)
         if "state_claims" in asked:
             view = view_of(asked)
             run = evolve(run, state=apply(run.state, view))
@@ -281,7 +285,7 @@ class ExecuteRun(Job):
             counted=asked.get(COUNTED, 0),
             model_calls=asked.get(MODEL_CALLS),
             prices=self.context.registry.prices,
-            costs=self.context.costs,
+            meter=self.context.meter,
             paid=asked.get(PAID),
             incidents=self.context.cluster.incidents,
             notify=self.context.registry.notices.get(self.database),
@@ -312,6 +316,8 @@ class ExecuteRun(Job):
         """Take the turn, and store what came of it."""
         journal = work.writer.journal
         outcome = yield from self._work(work, node)
+        if isinstance(outcome, LeaseLost):
+            self.context.meter.count_lost(self.database)
         if not isinstance(outcome, End) and self._is_releasable(outcome):
             outcome = yield from self._release(journal, outcome)
         if isinstance(outcome, LeaseLost):
@@ -326,6 +332,8 @@ class ExecuteRun(Job):
             ended, output = yield from store_end(journal, outcome)
         if ended.kept:
             self.context.count(self.run, outcome.state)
+        else:
+            self.context.meter.count_lost(self.database)
         if ended.elsewhere:
             other = self._member.next_other(self.context.hosted)
             yield from Nudge(runs_topic(self.database), self.database, other)
@@ -407,7 +415,10 @@ class ExecuteRun(Job):
             yield from journal.confirm_lease()  # somebody may have asked to cancel it meanwhile
         except CancelAsked as error:
             return error
-        except (LeaseLost, StoreFailure):
+        except LeaseLost:
+            self.context.meter.count_lost(self.database)
+            return lost
+        except StoreFailure:
             return lost
         return outcome if drained else lost
 

@@ -41,6 +41,7 @@ from .events import (
     ToolCallError,
     ToolCallStarted,
 )
+from .meter import ERROR, OK
 from .payloads import NOT_KNOWN, call_sentence, tokens, tokens_apart, tool_execution
 from .step_outcomes import (
     MAX_OUTCOME,
@@ -59,6 +60,7 @@ MAX_STEPS: Final = 1000
 
 Step: TypeAlias = CallStep | ModelStep | StepEnd
 
+_NOTHING: Final = Usage()
 _STEPS: Final = (CallStep, ModelStep, StepEnd)
 _ID: Final = 200  # characters
 _ZERO: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")  # U+0000, which no text has that is stored
@@ -125,6 +127,11 @@ class FunctionSteps:
         self._last = max((int(place.rpartition(".")[2]) for place in self._known), default=0)
         if self._known:
             self.state = evolve(state, said=state.said[:1])
+
+    @property
+    def busy(self) -> bool:
+        """Whether a step has begun here and has not ended."""
+        return bool(self._asked_us)
 
     @property
     def repeats(self) -> bool:
@@ -224,6 +231,8 @@ class FunctionSteps:
             told = not call.failed and _is_json(call.result or "")
             ended_us = self.writer.journal.now_us
             call = self._tell(evolve(call, structured=told, ended_us=ended_us))
+        if call.standing is Standing.DUE:
+            self._asked_us[id(step)] = self.writer.journal.now_us
         self._put(index, call)
         step.key = f"{self.writer.journal.run.run_id}:{self.writer.prefix}{call.place}"
         step.confirmed, step.note = call.confirmed, call.note
@@ -339,6 +348,7 @@ class FunctionSteps:
         text, structured = _render(step, value), not isinstance(value, str)
         call = self.state.calls[index].with_result(text, failed=end.failed)
         now_us = self.writer.journal.now_us
+        self._count(step, ERROR if end.failed else OK, now_us)
         call = self._tell(evolve(call, structured=structured, ended_us=now_us))
         self.state = self.state.with_call(index, call)
         self._give(step, call)
@@ -351,6 +361,7 @@ class FunctionSteps:
         asked_us, first_us = self._asked_us[id(step)], writer.first_us
         seconds = None if first_us is None else max(0, first_us - asked_us) / 1_000_000
         usage = self._price(step, end.usage)
+        self._count(step, OK, writer.journal.now_us, usage)
         outcome = encode_answer(key, answer, usage, seconds)
         place = self._place()
         model = storable(str(step.model))
@@ -377,14 +388,43 @@ class FunctionSteps:
         )
         self._give_answer(step, answer)
 
+    def break_off(self, outcome: str, ended_us: int | None = None) -> None:
+        """Count the steps that have begun and will not end; `ended_us` is when, if that is known.
+
+        `outcome`: `error` where the function failed, `cancelled` where it was closed.
+        """
+        for step, _ in self._begun.values():
+            self._count(step, outcome, ended_us)
+
+    def _count(
+        self, step: Step, outcome: str, ended_us: int | None, usage: Usage = _NOTHING
+    ) -> None:
+        """Count a step that the function was taking, once."""
+        asked_us = self._asked_us.pop(id(step), None)
+        if asked_us is None:
+            return
+        meter, component = self.writer.journal.meter, self.writer.origin.run.component_id
+        took_us = None if ended_us is None else ended_us - asked_us
+        if isinstance(step, CallStep):
+            meter.count_call(component, _name(step), outcome, took_us)
+            return
+        heard_us = self.writer.first_us if outcome == OK else None
+        first_us = None if heard_us is None else heard_us - asked_us
+        model = _model(step)
+        meter.count_request(component, model, outcome, took_us, usage, first_us)
+
     def _price(self, step: ModelStep, usage: Usage) -> Usage:
         """Count what an answer used, and return that with its price."""
         journal = self.writer.journal
         if journal.prices is not None or usage.cost_nano is not None:
-            name = ModelName(storable(str(step.model)), storable(str(step.provider)))
-            usage = journal.price(name, usage)
+            usage = journal.price(_model(step), usage)
         journal.count(usage)
         return usage
+
+
+def _model(step: Step) -> ModelName:
+    model, provider = getattr(step, "model", ""), getattr(step, "provider", "")
+    return ModelName(storable(str(model)), storable(str(provider)))
 
 
 def _name(step: Step) -> str:

@@ -49,6 +49,7 @@ from .event_writer import EventWriter
 from .events import ToolCallCompleted, ToolCallError, ToolCallStarted
 from .function_steps import FunctionSteps, Step, find_steps
 from .instructions import detach
+from .meter import CANCELLED, ERROR
 from .payloads import call_sentence, tool_execution
 from .state_writer import StateTooLarge
 from .turn_state import CallState, Standing, TurnState, unlike
@@ -242,9 +243,18 @@ class FunctionTurn:
             raise _Over(Stopped("run_failed", _REFUSED.format(sentence))) from None
 
     def _follow(self, stream: int) -> Program[None]:
-        """Take piece after piece; each is stored before the next is asked for."""
+        """Take piece after piece; what the function was at, when it is closed, is counted."""
         if self.state.recorded or any(call.place for call in self.state.calls):
             self._steps = self._open_steps()
+        try:
+            yield from self._take_pieces(stream)
+        except BaseException:
+            if self._steps is not None:
+                self._steps.break_off(CANCELLED)
+            raise
+
+    def _take_pieces(self, stream: int) -> Program[None]:
+        """Take piece after piece; each is stored before the next is asked for."""
         while True:
             match (yield from NextPiece(stream, self.seconds)):
                 case Piece(value):
@@ -254,11 +264,18 @@ class FunctionTurn:
                     else:
                         yield from self._take_steps(steps, stream)
                 case Raised(error):
+                    yield from self._break_off()
                     raise _translate_error(error)
                 case TimedOut():
                     raise _Over(Stopped("timeout", _LATE.format(self.seconds)))
                 case _:
                     return
+
+    def _break_off(self) -> Program[None]:
+        """Count the steps at which the function failed."""
+        if self._steps is not None and self._steps.busy:
+            now_us = yield from Now()
+            self._steps.break_off(ERROR, now_us)
 
     def _open_steps(self) -> FunctionSteps:
         return FunctionSteps(self.writer, self.state, self.in_doubt)

@@ -22,7 +22,7 @@ from ..guards import ANSWERABLE, MAX_TEXT, AskPerson, Guarded, PureGuard, Refuse
 from ..hosted.guards import APPROVE, HostedGuard, JudgingModel
 from ..hosted.registry import Component
 from ..http.messages import compact_json
-from ..models.conversation import Message, Prompt, Reply, SilentListener, ToolCall, Usage, storable
+from ..models.conversation import Message, Prompt, Reply, ToolCall, Usage, storable
 from ..tools import HostedGuardFunction, plain_arguments
 from ..tools.arguments import MAX_ARGUMENTS
 from ..tools.state_values import Unstorable
@@ -33,6 +33,7 @@ from .event_writer import EventWriter
 from .events import PostHookCompleted, PostHookStarted, PreHookCompleted, PreHookStarted
 from .instructions import detach
 from .model_places import call_in_turn
+from .model_requests import ask_model
 from .step_outcomes import START, encode_usage
 from .terms import SCOPES
 from .turn_state import CallState, TurnState, unlike
@@ -166,12 +167,9 @@ def _ask_model(
     """Ask a model once; an answer that is no verdict refuses."""
     rules = f"{judging.instructions}\n\n{_JUDGED}"
     messages = (Message("system", rules), Message("user", guarded.text))
-    call = judging.model.respond(Prompt(messages, output_schema=_VERDICT), SilentListener())
+    call = ask_model(writer, judging.model, Prompt(messages, output_schema=_VERDICT))
     reply = yield from call_in_turn(writer.journal, call)
-    writer.journal.now_us = yield from Now()
     usage, found = reply.usage, check_output(_VERDICT, reply.content)
-    if writer.journal.prices is not None or usage.cost_nano is not None:
-        usage = writer.journal.price(judging.model, usage)
     if isinstance(found, str):
         return Refuse(_UNREADABLE), usage
     if found["allowed"]:

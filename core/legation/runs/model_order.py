@@ -18,6 +18,7 @@ from ..models.conversation import ModelFailed, ModelProtocol, Prompt, Reply, Usa
 from ..values import define, frozen
 from .event_writer import EventWriter
 from .events import ModelRequestStarted
+from .model_requests import ask_model
 
 __all__ = ["Answer", "ask_in_order"]
 
@@ -63,9 +64,8 @@ def ask_in_order(
         prompt, reason = make_prompt(model), _UNABLE
         if number == last or _is_able(model, prompt):
             listener = _Listener(writer)
-            outcome = yield from _ask(model, prompt, listener)
-            if outcome.usage.total_tokens or isinstance(outcome, Reply):
-                spent = spent.plus(writer.journal.price(model, outcome.usage))
+            outcome = yield from _ask(writer, model, prompt, listener)
+            spent = spent.plus(outcome.usage)
             if isinstance(outcome, Reply):
                 return Answer(evolve(outcome, usage=spent), model)
             reason = outcome.reason
@@ -84,9 +84,11 @@ def _is_able(model: ModelProtocol, prompt: Prompt) -> bool:
     return tools and (prompt.output_schema is None or getattr(model, "takes_schema", True))
 
 
-def _ask(model: ModelProtocol, prompt: Prompt, listener: _Listener) -> Program[Reply | ModelFailed]:
+def _ask(
+    writer: EventWriter, model: ModelProtocol, prompt: Prompt, listener: _Listener
+) -> Program[Reply | ModelFailed]:
     try:
-        return (yield from model.respond(prompt, listener))
+        return (yield from ask_model(writer, model, prompt, listener))
     except ModelFailed as error:
         return error
 

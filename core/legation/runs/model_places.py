@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, TypeVar
 
-from ..effects import AwaitNudge, Nudge, Program
+from ..effects import NOW, AwaitNudge, Nudge, Program
 from ..shares.fair_queue import FairQueue, Ticket
 from .event_writer import Journal
 
@@ -28,6 +28,8 @@ def call_in_turn(journal: Journal, call: Program[R]) -> Program[R]:
     if ticket is not None:
         yield from _wait(queue, ticket)
     try:
+        if ticket is not None:
+            journal.now_us = yield NOW  # the wait is no part of what the model takes
         result = yield from call
     except BaseException:
         queue.leave(subject)

@@ -16,14 +16,13 @@ from typing import Any, Final, TypeAlias
 from attrs import asdict
 
 from ..config import Summaries
-from ..effects import Log, Now, Program
+from ..effects import Log, Program
 from ..http.messages import compact_json
 from ..models.conversation import (
     Message,
     ModelProtocol,
     Prompt,
     Reply,
-    SilentListener,
     Usage,
     storable,
 )
@@ -32,6 +31,7 @@ from ..store.run_states import RunState
 from ..store.summaries import StoreSummary, Summary
 from .event_writer import EventWriter
 from .model_places import call_in_turn
+from .model_requests import ask_model
 from .payloads import recall
 from .retry import persist
 
@@ -127,9 +127,6 @@ def summarize(
         yield from Log("warning", "summary_failed", fields)
         return base, None
     journal, run, usage = writer.journal, writer.origin.run, reply.usage
-    journal.now_us = yield from Now()
-    if journal.prices is not None or usage.cost_nano is not None:
-        usage = journal.price(model, usage)
     made = Summary(
         older[-1][0],
         _shorten(reply.content, rule.max_tokens * _CHARACTERS_A_TOKEN),
@@ -167,7 +164,7 @@ def _ask(
         return _BUDGET
     instructions = _INSTRUCTIONS.format(max(1, rule.max_tokens // 2))
     messages = (Message("system", instructions), Message("user", text))
-    call = model.respond(Prompt(messages, max_tokens=rule.max_tokens), SilentListener())
+    call = ask_model(writer, model, Prompt(messages, max_tokens=rule.max_tokens))
     try:
         return (yield from call_in_turn(writer.journal, call))
     except Exception as error:  # noqa: BLE001 (whatever a model raises, the run goes on)

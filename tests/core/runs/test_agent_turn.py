@@ -294,7 +294,7 @@ def test_an_answer_of_another_shape_is_not_asked_for_beyond_the_limit() -> None:
 
 def test_a_model_that_fails_ends_the_turn() -> None:
     with pytest.raises(ModelFailed):
-        play(turn(ModelFailed("timeout", "Too slow")).take(), [])
+        play(turn(ModelFailed("timeout", "Too slow")).take(), [(Now(), 9)])
 
 
 def test_calls_of_one_turn_have_ids_of_their_own() -> None:

@@ -123,7 +123,8 @@ def test_a_run_shows_what_it_cost_and_so_do_its_answers() -> None:
     assert run["metrics"]["cost"] == 0.009585
     assert run["metrics"]["details"]["model"][0]["cost"] == 0.009585
     assert answers == [0.000435, 0.00915]
-    assert 'legation_cost_usd_total{model="small"} 0.009585\n' in metrics
+    labels = 'model="small",component="clerk"'
+    assert f"legation_model_cost_usd_total{{{labels}}} 0.009585\n" in metrics
 
 
 def test_a_team_costs_what_its_leader_and_its_members_do() -> None:

@@ -210,7 +210,8 @@ def test_cost_of_a_failure_is_of_the_budget_of_the_day() -> None:
     turn = Turn(writer, failing, Toolbox(()), asked)
 
     with pytest.raises(ModelFailed):
-        play(turn.take(), [(Sleep(1), None), (Now, 5), (Transact, False), (Publish, None)])
+        script = [(Sleep(1), None), (Now, 5), (Transact, False), (Publish, None), (Now, 6)]
+        play(turn.take(), script)
 
     assert (journal.tokens, journal.spending.count_left(0)) == (7, 93)
     assert turn.state.usage == Usage(5, 2)
@@ -221,13 +222,15 @@ def test_order_can_be_cancelled_anywhere() -> None:
         return order(ScriptedModel([LIMITED], id="one"), Counted("two", Usage()))[1]
 
     script = [
+        (Now(), 4),
         (replaced_by("one", "two", "rate_limited"), None),
         (Sleep(1), None),
         (Now(), 5),
         (Transact, False),
         (Publish, None),
+        (Now(), 6),
     ]
-    assert close_at_every_effect(make, script) == 5
+    assert close_at_every_effect(make, script) == 7
 
 
 def test_answer_of_the_fallback_is_a_step_that_says_so() -> None:

@@ -8,11 +8,11 @@ from typing import Any, Final
 from ...effects import CallFunction, Program, Returned, Transact
 from ...http.messages import Response, text_response
 from ...http.refusals import Unavailable
-from ...money import number_of
 from ...observability.merging import Snapshot, Survey
+from ...observability.meter_families import meter_families
 from ...observability.prometheus import MEDIA_TYPE, Family, Labels, Sample, exposition
 from ...store.channel_states import HeldChannel, ListHeld
-from ...store.counts import CountRuns
+from ...store.counts import MOST_PAUSED, CountPaused, CountRuns, PausedRuns
 from ...store.failures import StoreFailure
 from ...store.inbox import INBOX
 from ...store.leased_queue import CountItems, QueueDepth
@@ -50,6 +50,7 @@ class _DatabaseCounts:
     outbox: tuple[QueueDepth, ...] = ()
     held: tuple[HeldChannel, ...] = ()
     sweep: Sweep | None = None
+    paused: PausedRuns | None = None
 
     @property
     def name(self) -> str:
@@ -95,7 +96,7 @@ def measure(process: Process) -> Snapshot:
         *_process_families(process),
         *telemetry.families(),
         _build_ended_family(process),
-        *_cost_families(process),
+        *meter_families(process.context.meter, process.registry.databases),
         _build_turned_away_family(process),
         *_share_families(process),
         *_file_families(process),
@@ -123,20 +124,6 @@ def _build_ended_family(process: Process) -> Family:
             for key, count in sorted(process.context.ended.items())
         ),
     )
-
-
-def _cost_families(process: Process) -> Iterator[Family]:
-    """Yield what models have cost, where their prices are asked for."""
-    if process.registry.prices is not None:
-        yield Family(
-            "legation_cost_usd_total",
-            "counter",
-            "What requests to models have cost, in US dollars.",
-            tuple(
-                Sample(number_of(cost), (("model", model),))
-                for model, cost in sorted(process.context.costs.items())
-            ),
-        )
 
 
 def _build_turned_away_family(process: Process) -> Family:
@@ -196,7 +183,8 @@ def _survey(call: Call) -> Program[tuple[Family, ...]]:
     found: list[_DatabaseCounts] = []
     for name in call.registry.databases:
         found.append((yield from _look(call, name)))
-    return (*_families(found), *_sweep_families(call, found))
+    paused = _paused_families(call, found)
+    return (*_families(found), *paused, *_sweep_families(call, found))
 
 
 def _look(call: Call, name: str) -> Program[_DatabaseCounts]:
@@ -211,9 +199,10 @@ def _look(call: Call, name: str) -> Program[_DatabaseCounts]:
         sweep: Sweep | None = None
         if call.registry.periods[name].kinds:
             sweep = yield from Transact(name, FetchSweep())
+        paused = yield from Transact(name, CountPaused())
     except StoreFailure:
         return _DatabaseCounts(description)
-    return _DatabaseCounts(description, runs, inbox, outbox, held, sweep)
+    return _DatabaseCounts(description, runs, inbox, outbox, held, sweep, paused)
 
 
 def _families(found: Iterable[_DatabaseCounts]) -> Iterator[Family]:
@@ -262,6 +251,27 @@ def _families(found: Iterable[_DatabaseCounts]) -> Iterator[Family]:
             for held in f.held
         ),
     )
+
+
+def _paused_families(call: Call, found: Iterable[_DatabaseCounts]) -> Iterator[Family]:
+    """Yield how many runs wait for a person, and for how long."""
+    waiting = [((("database", f.name),), f.paused) for f in found if f.paused is not None]
+    yield Family(
+        "legation_runs_paused",
+        "gauge",
+        f"Runs that wait for a person; {MOST_PAUSED} stand for as many or more.",
+        tuple(Sample(paused.count, labels) for labels, paused in waiting),
+    )
+    yield Family(
+        "legation_runs_paused_oldest_seconds",
+        "gauge",
+        "For how long the one waits that paused first; 0 where none does.",
+        tuple(Sample(_find_age(call, paused.since_us), labels) for labels, paused in waiting),
+    )
+
+
+def _find_age(call: Call, since_us: int | None) -> float:
+    return 0 if since_us is None else max(0, call.now_us - since_us) / 1e6
 
 
 def _sweep_families(call: Call, found: Iterable[_DatabaseCounts]) -> Iterator[Family]:
