@@ -20,6 +20,7 @@ from .channels import channels
 from .chat import chat
 from .check import check, explain
 from .console import console
+from .doctor import doctor
 from .failing import CannotGoOn
 from .init import init
 from .keys import keys
@@ -94,6 +95,7 @@ for command in (
     keys,
     check,
     explain,
+    doctor,
     audit,
     channels,
     openapi,

@@ -14,6 +14,7 @@ from legation import Platform
 from legation_console import read_console
 
 from .assets import read_assets
+from .circumstances import disk_gauges, gauge_findings
 from .databases import renew_urls
 from .hints import hint_gauges
 from .host import Host, open_host
@@ -106,6 +107,8 @@ async def _open_held(
     async with opened as host:
         host.pace = Pace(log, noted)
         host.guard = platform.schema_guard
+        observer.sources.append(partial(disk_gauges, host.databases))
+        observer.sources.append(gauge_findings(platform, host.databases))
         if host.hints:
             observer.sources.append(partial(hint_gauges, host.hints))
         await host.run(platform.startup())

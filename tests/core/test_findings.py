@@ -50,4 +50,10 @@ def test_the_gravest_come_first_and_else_the_order_stays() -> None:
     codes = ("hsts_off", "tls_off", "disk_full", "disk_low", "route_open")
     found = sort_findings(find(code, code, "") for code in codes)
 
-    assert [one.code for one in found] == ["disk_full", "route_open", "tls_off", "disk_low", "hsts_off"]
+    assert [one.code for one in found] == [
+        "disk_full",
+        "route_open",
+        "tls_off",
+        "disk_low",
+        "hsts_off",
+    ]

@@ -47,11 +47,17 @@ url = "sqlite:///main.db"
 id = "concierge"
 """
 
-OURS: Final = 449
-"""So many modules of ours a platform without channels and keys imports, on SQLite."""
+OURS: Final = 455
+"""So many modules of ours a platform without channels and keys imports, on SQLite.
 
-COMPILED: Final = {"<legation.values>": 150, "<attrs generated methods legation": 82}
-"""So many texts are compiled: forms of classes, and classes of ours that attrs makes."""
+Findings are measurements of a server: five modules.  Each command is one.
+"""
+
+COMPILED: Final = {"<legation.values>": 150, "<attrs generated methods legation": 83}
+"""So many texts are compiled: forms of classes, and classes of ours that attrs makes.
+
+A kind of finding is one.
+"""
 
 UNUSED: Final = frozenset(
     """asyncio cryptography email.message http.client httpx2 jwt markdown_it opentelemetry psycopg

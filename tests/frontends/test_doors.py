@@ -491,4 +491,4 @@ def ask(client: socket.socket, host: str) -> list[str]:
 
 
 def test_a_finding_has_the_members_of_its_line() -> None:
-    assert {*asdict(careful().find_unsafe()[0])} == {"path", "message", "severity"}
+    assert {*asdict(careful().find_unsafe()[0])} == {"path", "message", "severity", "code"}

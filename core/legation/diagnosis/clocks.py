@@ -26,5 +26,7 @@ def judge_clock(where: str, now_us: int, other_us: int, spread_us: int) -> Itera
     if abs(ahead_us) > TOLERANCE_US + spread_us:
         seconds = abs(ahead_us) / 1_000_000
         side = "ahead of" if ahead_us > 0 else "behind"
-        message = f"says another time: the clock of this machine is {seconds:.0f} s {side} its clock"
+        message = (
+            f"says another time: the clock of this machine is {seconds:.0f} s {side} its clock"
+        )
         yield find("clock_differs", where, message)

@@ -12,7 +12,7 @@ from ..findings import Finding, Severity, find
 from ..hosted.registry import Registry
 from ..migrations.ledger import Assessment, Fit, LedgerReading, ReadLedger, assess_state
 from ..store.channel_states import HeldChannel, ListHeld
-from ..store.failures import StoreFailure
+from ..store.failures import StoreFailure, WrongSchema
 from ..store.inbox import INBOX
 from ..store.leased_queue import CountItems, QueueDepth
 from ..store.outbox import OUTBOX
@@ -23,7 +23,12 @@ from ..values import frozen
 from ..version import VERSION
 from .clocks import judge_clock
 
-__all__ = ["DatabaseFacts", "judge_database", "read_database"]
+__all__ = [
+    "DatabaseFacts",
+    "judge_database",
+    "judge_failure",
+    "read_database",
+]
 
 MOST_NAMED: Final = 5
 """So many nodes are named; of more, their number is told."""
@@ -47,9 +52,9 @@ class DatabaseFacts:
     now_us: int = 0
     spread_us: int = 0
     nodes: NodeSurvey = NodeSurvey()
-    inbox: tuple[QueueDepth, ...] = field(default=(), converter=tuple)
-    outbox: tuple[QueueDepth, ...] = field(default=(), converter=tuple)
-    held: tuple[HeldChannel, ...] = field(default=(), converter=tuple)
+    inbox: tuple[QueueDepth, ...] = ()
+    outbox: tuple[QueueDepth, ...] = ()
+    held: tuple[HeldChannel, ...] = ()
     swept_us: int | None = None
     failure: StoreFailure | None = field(default=None, eq=False)
 
@@ -58,13 +63,14 @@ def read_database(registry: Registry, name: str) -> Program[DatabaseFacts]:
     """Return what the database `name` says; what came before a failure stays."""
     facts = DatabaseFacts()
     try:
-        facts = evolve(facts, ledger=(yield from Transact(name, ReadLedger())))
+        ledger = yield from Transact(name, ReadLedger())
+        facts = evolve(facts, ledger=ledger)
         asked_us = yield from Now()
         server = yield from Transact(name, ReadServer())
         now_us = yield from Now()
         half_us = (now_us - asked_us) // 2
         facts = evolve(facts, server=server, now_us=asked_us + half_us, spread_us=half_us)
-        if not _assess(registry, facts).may_serve:
+        if not _assess(registry, ledger).may_serve:
             return facts
         facts = evolve(facts, nodes=(yield from Transact(name, SurveyNodes())))
         facts = evolve(facts, inbox=(yield from Transact(name, CountItems(INBOX))))
@@ -89,7 +95,7 @@ def judge_database(
     """
     where = f"databases.{name}"
     if facts.ledger is not None:
-        yield from _judge_schema(registry, name, facts)
+        yield from _judge_schema(registry, name, facts.ledger)
     if facts.server is not None:
         yield from _judge_server(where, facts, facts.server, connections)
     yield from _judge_nodes(where, facts.nodes, round(registry.config.lease_seconds * 1_000_000))
@@ -105,16 +111,19 @@ def judge_database(
             yield find("retention_behind", where, message)
 
 
-def _assess(registry: Registry, facts: DatabaseFacts) -> Assessment:
-    if facts.ledger is None:
-        return Assessment(Fit.EMPTY, False, "")
+def judge_failure(name: str, failure: StoreFailure, reason: str) -> Finding:
+    """Return what a `failure` says of the database `name`; `reason` has it in words."""
+    code = "schema_unknown" if isinstance(failure, WrongSchema) else "database_unreachable"
+    return find(code, f"databases.{name}", f"cannot be read: {reason}")
+
+
+def _assess(registry: Registry, ledger: LedgerReading) -> Assessment:
     catalogue = registry.catalogue
-    ledger = facts.ledger
     return assess_state(ledger.state, catalogue, ledger.dialect, catalogue.latest)
 
 
-def _judge_schema(registry: Registry, name: str, facts: DatabaseFacts) -> Iterator[Finding]:
-    stands = _assess(registry, facts)
+def _judge_schema(registry: Registry, name: str, ledger: LedgerReading) -> Iterator[Finding]:
+    stands = _assess(registry, ledger)
     if stands.may_serve:
         return
     message = f"is not served: {stands.detail[0].lower()}{stands.detail[1:]}"
@@ -149,9 +158,8 @@ def _judge_nodes(where: str, survey: NodeSurvey, lease_us: int) -> Iterator[Find
         seconds = survey.silent_us(node) // 1_000_000
         message = f"has a node, {node.name}, that was last heard {seconds} seconds ago"
         yield find("node_silent", where, message)
-    if more := len(silent) - MOST_NAMED:
-        if more > 0:
-            yield find("node_silent", where, f"has {more} more nodes that are silent")
+    if (more := len(silent) - MOST_NAMED) > 0:
+        yield find("node_silent", where, f"has {more} more nodes that are silent")
     if survey.orphans:
         count = f"{survey.orphans} or more" if survey.orphans == MOST_ORPHANS else survey.orphans
         yield find("runs_orphaned", where, f"has runs in progress whose node is dead: {count}")

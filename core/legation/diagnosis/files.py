@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from attrs import field
-
 from ..findings import Finding, find
 from ..values import frozen
+from .engines import BugSeverity, judge_bug
 
 __all__ = ["Disk", "SqliteFacts", "SyncTrial", "judge_sqlite"]
 
@@ -32,11 +31,6 @@ _NETWORK: Final = frozenset(
     fuse.s3fs fuse.sshfs gfs2 glusterfs lustre ncpfs nfs nfs4 ocfs2 smb3 smbfs""".split()
 )
 _VOLATILE: Final = frozenset({"ramfs", "tmpfs"})
-_BUG: Final = (
-    "is written by SQLite {}, which has the WAL-reset bug{}: it may lose data where another"
-    " program writes to the file"
-)
-_APART: Final = ", and the processes of a server cannot keep apart"
 
 
 @frozen
@@ -77,9 +71,8 @@ class SqliteFacts:
         file_system: Its type, as the kernel calls it; empty where that is not known.
         disk: None where it cannot be known.
         trial: None where nothing was written.
-        version: That of the SQLite library.
-        buggy: It has the WAL-reset bug.
-        apart: The processes of a server can keep apart by a lock of their own.
+        bug: How grave it is that the library has the WAL-reset bug: `low` where the processes of
+            a server keep apart by a lock of their own, else `medium`; None where it has it not.
     """
 
     path: str | None
@@ -88,9 +81,7 @@ class SqliteFacts:
     file_system: str = ""
     disk: Disk | None = None
     trial: SyncTrial | None = None
-    version: str = ""
-    buggy: bool = False
-    apart: bool = field(default=True, kw_only=True)
+    bug: BugSeverity | None = None
 
 
 def judge_sqlite(name: str, facts: SqliteFacts) -> Iterator[Finding]:
@@ -109,9 +100,8 @@ def judge_sqlite(name: str, facts: SqliteFacts) -> Iterator[Finding]:
         yield from _judge_disk(where, facts.disk)
     if facts.trial is not None:
         yield from _judge_trial(where, facts.trial, facts.folder)
-    if facts.buggy:
-        message = _BUG.format(facts.version, "" if facts.apart else _APART)
-        yield find("sqlite_wal_reset_bug", where, message, None if facts.apart else "medium")
+    if facts.bug is not None:
+        yield judge_bug(name, facts.bug)
 
 
 def _judge_file_system(where: str, facts: SqliteFacts) -> Iterator[Finding]:

@@ -79,7 +79,9 @@ def judge_certificate(
         yield find("certificate_expired", where, f"{path} expired {_day(ends)}")
     elif ends - now < SOON_DAYS * DAY_SECONDS:
         days = int((ends - now) // DAY_SECONDS)
-        yield find("certificate_expires_soon", where, f"{path} expires {_day(ends)}, in {days} days")
+        yield find(
+            "certificate_expires_soon", where, f"{path} expires {_day(ends)}, in {days} days"
+        )
     if begins > now:
         yield find("certificate_not_yet_valid", where, f"{path} is valid from {_day(begins)} on")
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from attrs import field
-
 from ..values import frozen
 from .leases import fill_clock, has_lapsed
 from .nodes import ClusterClock, OtherNode, list_nodes
@@ -52,7 +50,7 @@ class NodeSurvey:
 
     clock: ClusterClock = ClusterClock()
     database_us: int = 0
-    nodes: tuple[OtherNode, ...] = field(default=(), converter=tuple)
+    nodes: tuple[OtherNode, ...] = ()
     orphans: int = 0
 
     def silent_us(self, node: OtherNode) -> int:
@@ -67,12 +65,9 @@ class SurveyNodes(ReadUnit[NodeSurvey]):
 
     def statements(self, dialect: Dialect) -> Statements[NodeSurvey]:
         """Yield three reads."""
-        rows = yield _CLUSTER()
+        ((*clock, database_us),) = yield _CLUSTER()
         nodes = yield from list_nodes()
         ((orphans,),) = yield _ORPHANS()
-        if not rows:  # no node has ever beaten
-            return NodeSurvey(nodes=nodes, orphans=orphans)
-        ((*clock, database_us),) = rows
         return NodeSurvey(ClusterClock(*clock), database_us, nodes, orphans)
 
 

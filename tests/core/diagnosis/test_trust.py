@@ -31,7 +31,11 @@ CONFIG: Final = AuthorizationConfig(algorithm="HS256", jwks_file="keys.json")
 
 
 def test_a_secret_that_is_missing_is_named_and_files_of_keys_are_not() -> None:
-    faults = [Fault("models.m.api_key_env", "K is not set"), Fault(KEYS, "a"), Fault(REVOCATIONS, "b")]
+    faults = [
+        Fault("models.m.api_key_env", "K is not set"),
+        Fault(KEYS, "a"),
+        Fault(REVOCATIONS, "b"),
+    ]
 
     assert [(one.code, one.path, one.message) for one in judge_missing(faults)] == [
         ("secret_missing", "models.m.api_key_env", "K is not set")

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from attrs import fields
 
-from ...findings import FINDINGS, SEVERITIES
 from ...access.trust_files import FileState
+from ...findings import FINDINGS, SEVERITIES
 from ...migrations.catalogue import CATALOGUE
 from ...migrations.plan import Direction
 from ...runs.output import MEDIA

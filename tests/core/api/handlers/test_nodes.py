@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 import pytest
-from attrs import asdict
 
 from legation import Database
 from legation.access.posture import posture
