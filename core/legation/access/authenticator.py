@@ -51,7 +51,8 @@ class TokenRefused:
 _JWKS: Final = "authorization_config.jwks_file"
 _REVOCATIONS: Final = "authorization_config.revocations_file"
 _KEYS: Final = "authorization_config.verification_keys"
-_FILES: Final = (_JWKS, _REVOCATIONS)
+_FILES: Final = ("authorization_config.jwks", _REVOCATIONS)
+"""The beginnings of the paths of faults that are those of files."""
 
 CANNOT_BE_READ: Final = "cannot be read"
 

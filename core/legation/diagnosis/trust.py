@@ -26,13 +26,14 @@ SOON_DAYS: Final = 14
 """Half of the last third of 90 days, in which certificates are renewed."""
 
 KEYS: Final = "authorization_config.jwks_file"
+_JWKS: Final = "authorization_config.jwks"
 REVOCATIONS: Final = "authorization_config.revocations_file"
 
 
 def judge_missing(missing: Iterable[Fault]) -> Iterator[Finding]:
     """Yield each secret that is not here; the files of keys are judged by themselves."""
     for fault in missing:
-        if fault.path not in (KEYS, REVOCATIONS):
+        if not fault.path.startswith((_JWKS, REVOCATIONS)):
             yield find("secret_missing", fault.path, fault.message)
 
 
@@ -45,8 +46,7 @@ def judge_jwks(
         return
     keys = build_keys(config.algorithm, config.verification_keys, content)
     for problem in () if isinstance(keys, KeySet) else keys:
-        path = f"authorization_config.{problem.path}"
-        yield find("keys_unreadable", path, problem.message)
+        yield find("keys_unreadable", KEYS, f"cannot be used: {problem.path} {problem.message}")
 
 
 def judge_revocations(content: bytes | None, reason: str) -> Iterator[Finding]:
