@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import psycopg
 import pytest
@@ -110,10 +110,8 @@ class ModelServer(ThreadedServer):
 
 
 class _Models(Quiet, BaseHTTPRequestHandler):
-    server: ModelServer
-
     def do_GET(self) -> None:
-        server = self.server
+        server = cast("ModelServer", self.server)
         server.asked.append((self.path, self.headers.get("authorization", "")))
         self.send_response_only(server.status)
         self.send_header("date", formatdate(time.time() + server.ahead, usegmt=True))
@@ -260,7 +258,7 @@ def test_a_configuration_that_cannot_be_read_is_code_2(tmp_path: Path) -> None:
 
 
 @contextmanager
-def small_disk(folder: Path) -> Iterator[bool]:
+def small_disk(folder: Path) -> Generator[bool]:
     """Put a small file system at `folder`, where the system lets us; tell whether it did."""
     command = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(folder)]
     done = subprocess.run(command, capture_output=True, check=False)
@@ -288,7 +286,7 @@ def test_1_a_full_disk(tmp_path: Path) -> None:
         assert not list(folder.glob(".*"))
     assert result.exit_code == 1
     assert ("disk_full", "databases.second") in told(result)
-    assert not [path for code, path in told(result) if path == "databases.main"]
+    assert "databases.main" not in {path for _, path in told(result)}
 
 
 def test_2_a_wrong_clock_by_that_of_a_database(postgres: str) -> None:
