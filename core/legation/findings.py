@@ -41,8 +41,8 @@ FINDINGS: Final[Mapping[str, FindingKind]] = {
     # --- settings, as `access.posture` finds them ------------------------------------------------
     "authorization_off": FindingKind(
         "high",
-        "Whoever reaches the platform may do anything.",
-        "Run `legation keys new keys`, and set what it prints.",
+        "Everybody who reaches the platform may do anything.",
+        "Run `legation keys new keys`, and follow its output.",
     ),
     "route_open": FindingKind(
         "high",
@@ -71,12 +71,12 @@ FINDINGS: Final[Mapping[str, FindingKind]] = {
     ),
     "expiry_not_required": FindingKind(
         "low",
-        "A token without an expiry is accepted for ever.",
+        "A token without an expiry never ends.",
         'Set `require = ["exp"]` or `max_lifetime_seconds`.',
     ),
     "audit_unkeyed": FindingKind(
         "low",
-        "Whoever can write to the database can forge the audit trail.",
+        "A writer to the database can forge the audit trail.",
         "Add a table `[[audit.keys]]`.",
     ),
     "default_origin_allowed": FindingKind(
@@ -86,7 +86,7 @@ FINDINGS: Final[Mapping[str, FindingKind]] = {
     ),
     "origin_invalid": FindingKind(
         "medium",
-        "An allowed origin is none, and allows nothing.",
+        "An allowed origin is malformed, and allows nothing.",
         "Write it as `https://app.example.com`.",
     ),
     "origin_plain_http": FindingKind(
@@ -96,7 +96,7 @@ FINDINGS: Final[Mapping[str, FindingKind]] = {
     ),
     "host_invalid": FindingKind(
         "medium",
-        "An allowed host is no name of a host, and lets nobody in.",
+        "An allowed host is malformed, and lets nobody in.",
         "Write it as `app.example.com`.",
     ),
     "plain_http": FindingKind(
@@ -128,7 +128,7 @@ FINDINGS: Final[Mapping[str, FindingKind]] = {
     ),
     "revocations_unreadable": FindingKind(
         "high",
-        "The file with revocations cannot be used: a running server keeps what it read last, for"
+        "The file with revocations cannot be used: a running server keeps the former ones for"
         " `keys_stale_seconds`, and no other one starts.",
         "Put a whole file in its place.",
     ),
@@ -156,7 +156,7 @@ FINDINGS: Final[Mapping[str, FindingKind]] = {
     "database_unusable": FindingKind(
         "high",
         "A database cannot be opened.",
-        "Correct `databases.NAME.url`, or what it points to.",
+        "Correct `databases.NAME.url`, or the file or server that it names.",
     ),
     "database_unreachable": FindingKind(
         "high",
@@ -185,7 +185,7 @@ FINDINGS: Final[Mapping[str, FindingKind]] = {
     ),
     "fsync_failed": FindingKind(
         "high",
-        "The disk of a database does not confirm what was written.",
+        "The disk of a database does not confirm writes.",
         "Look at `dmesg`, and replace the disk.",
     ),
     "fsync_slow": FindingKind(
@@ -201,7 +201,7 @@ FINDINGS: Final[Mapping[str, FindingKind]] = {
     "disk_low": FindingKind(
         "medium",
         "There is little room left for a database.",
-        "Make room; `legation retention --dry-run` says what old data there is.",
+        "Make room; `legation retention --dry-run` counts old data.",
     ),
     "inodes_low": FindingKind(
         "medium",
@@ -216,7 +216,7 @@ FINDINGS: Final[Mapping[str, FindingKind]] = {
     ),
     "postgresql_not_durable": FindingKind(
         "high",
-        "The server of a database acknowledges what a power cut can undo.",
+        "The server of a database acknowledges writes that a power cut can undo.",
         "Set `fsync` and `full_page_writes` to on in PostgreSQL.",
     ),
     "pooler_undeclared": FindingKind(
@@ -237,7 +237,7 @@ FINDINGS: Final[Mapping[str, FindingKind]] = {
     ),
     "schema_unknown": FindingKind(
         "high",
-        "The schema of a database is none that this release may serve.",
+        "This release may not serve the schema of a database.",
         "Run the release that made it, or migrate it with that one.",
     ),
     "clock_differs": FindingKind(
@@ -300,13 +300,13 @@ FINDINGS: Final[Mapping[str, FindingKind]] = {
     # --- the machine, and the doctor itself ------------------------------------------------------
     "open_files_low": FindingKind(
         "low",
-        "The limit of open files is below what a server may open.",
+        "The limit of open files is below the number that a server may open.",
         "Raise it: `LimitNOFILE=65536` in the unit, or `ulimit -n 65536`.",
     ),
     "not_examined": FindingKind(
         "medium",
         "Something could not be looked at, or did not answer in time.",
-        "Mend what the sentence names, and run `legation doctor` again.",
+        "Mend the named part, and run `legation doctor` again.",
     ),
 }
 """Every kind, by its code, in the order in which the documentation shows them."""

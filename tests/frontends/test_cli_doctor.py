@@ -244,7 +244,7 @@ def test_a_person_reads_what_is_wrong_and_what_to_do(tmp_path: Path) -> None:
     assert "versions: legation " in result.output
     assert (
         "high    platform.authorization is off: whoever reaches it may do anything\n"
-        "        authorization_off: Run `legation keys new keys`, and set what it prints.\n"
+        "        authorization_off: Run `legation keys new keys`, and follow its output.\n"
     ) in result.output
 
 
