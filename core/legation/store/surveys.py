@@ -19,7 +19,7 @@ MOST_ORPHANS: Final = 1_000
 """So many runs are counted at most."""
 
 _CLUSTER: Final = fill_clock("select up_us, seen_us, gap_us, $CLOCK from cluster where one = 1")
-_ORPHANS: Final = fill_clock(
+ANY_ORPHANS: Final = fill_clock(
     f"""select count(*) from (
         select 1 from runs where {ACTIVE_RUN} and {EXECUTED_RUN} and lease_us >= 0
         and {has_lapsed("runs")} limit {MOST_ORPHANS}) as orphans"""
@@ -67,7 +67,7 @@ class SurveyNodes(ReadUnit[NodeSurvey]):
         """Yield three reads."""
         ((*clock, database_us),) = yield _CLUSTER()
         nodes = yield from list_nodes()
-        ((orphans,),) = yield _ORPHANS()
+        ((orphans,),) = yield ANY_ORPHANS()
         return NodeSurvey(ClusterClock(*clock), database_us, nodes, orphans)
 
 
