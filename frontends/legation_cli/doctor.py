@@ -76,7 +76,7 @@ def doctor(
     with show_progress("Looking", 15.0):
         examination = examine(probes)
     findings = sort_findings(dict.fromkeys(examination.findings))
-    facts = {"versions": list_versions(), **examination.facts}
+    facts = {"versions": _list_versions(), **examination.facts}
     if as_json:
         print_json({"facts": facts, "findings": [found.as_json() for found in findings]})
     else:
@@ -86,7 +86,7 @@ def doctor(
         raise SystemExit(1)
 
 
-def list_versions() -> dict[str, str]:
+def _list_versions() -> dict[str, str]:
     """Return the versions of what the platform runs on, by name."""
     import sqlite3
     import ssl

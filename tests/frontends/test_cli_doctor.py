@@ -493,12 +493,16 @@ def test_a_fifo_and_a_huge_file_keep_nobody_waiting(tmp_path: Path, file: str) -
     assert told(typed(file, "--offline")) == [("keys_unreadable", "authorization_config.jwks_file")]
 
 
-def test_a_provider_that_hangs_is_given_up(tmp_path: Path) -> None:
+def test_a_provider_and_a_server_of_databases_that_hang_are_given_up(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        file = write(tmp_path, f"http://127.0.0.1:{silent.getsockname()[1]}")
-        migrate(file)
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        file = write(tmp_path, f"http://{address}", f"postgresql://ada@{address}/main")
+        migrate(file, "main")
 
-        assert told(typed(file)) == [("provider_unreachable", "models.large")]
+        assert told(typed(file)) == [
+            ("database_unreachable", "databases.second"),
+            ("provider_unreachable", "models.large"),
+        ]
 
 
 def test_a_probe_that_hangs_or_breaks_is_a_finding_and_not_the_end() -> None:
