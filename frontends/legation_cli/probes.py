@@ -39,11 +39,11 @@ from legation.values import define, frozen
 from legation_host.commit_lock import has_wal_reset_bug
 from legation_host.databases import (
     check_files,
+    check_url,
     connection_limit,
     dialect_of,
     find_missing,
     find_path,
-    in_memory,
 )
 from legation_host.errors import HostError
 from legation_host.file_systems import find_type, measure_disk, try_write
@@ -133,8 +133,10 @@ def _run(probe: Probe, part: Examination) -> None:
 
 def _describe_failure(path: str, error: Exception) -> Finding:
     if isinstance(error, HostError):
-        prefix = f"{path}.url: "
-        return find("database_unusable", path, str(error).removeprefix(prefix))
+        place, _, sentence = str(error).partition(".url: ")
+        if sentence:
+            return find("database_unusable", place, sentence)
+        return find("database_unusable", path, place)
     reason = error.strerror if isinstance(error, OSError) else None
     return find("not_examined", path, f"cannot be looked at: {reason or type(error).__name__}")
 
@@ -174,6 +176,8 @@ def _probe_settings(platform: Platform, _: Note) -> Iterator[Finding]:
     yield from platform.find_unsafe()
     for fault in platform.find_growth():
         yield find("growth_unbounded", fault.path, fault.message)
+    for name, url in platform.databases.items():
+        check_url(name, url)
     check_files(platform.databases)
 
 
@@ -261,7 +265,8 @@ def _can_lock(real: str, folder: str) -> bool:
 
 def _probe_contents(platform: Platform, name: str, url: str, note: Note) -> Iterator[Finding]:
     """Ask a database, beside whoever serves it."""
-    if in_memory(url) or find_missing(name, url) is not None:
+    on_server = dialect_of(url) is Dialect.POSTGRESQL
+    if not on_server and (find_path(name, url) is None or find_missing(name, url) is not None):
         return
     events: list[str] = []
 
@@ -272,7 +277,7 @@ def _probe_contents(platform: Platform, name: str, url: str, note: Note) -> Iter
     facts: DatabaseFacts = read_beside({name: url}, read_database(registry, name), log)
     if facts.server is not None:
         note(f"databases.{name}", dialect_of(url).value, facts.server.version)
-    connections = 0 if dialect_of(url) is Dialect.SQLITE else connection_limit(name, url)
+    connections = connection_limit(name, url) if on_server else 0
     yield from judge_database(registry, name, facts, connections)
     if facts.failure is not None:
         yield judge_failure(name, facts.failure, why(facts.failure))

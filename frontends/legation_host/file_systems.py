@@ -12,7 +12,7 @@ from typing import Final
 
 from legation.diagnosis.files import Disk, SyncTrial
 
-__all__ = ["find_type", "measure_disk", "try_write"]
+__all__ = ["find_type", "measure_disk", "time_syncs", "try_write"]
 
 TRIES: Final = 3
 _PAGE: Final = b"\0" * 4096
@@ -71,14 +71,15 @@ def try_write(folder: str) -> SyncTrial:
     except OSError as error:
         return _refuse(error)
     try:
-        return _time_syncs(descriptor)
+        return time_syncs(descriptor)
     finally:
         os.close(descriptor)
         with suppress(OSError):
             os.unlink(path)  # noqa: PTH108  as above
 
 
-def _time_syncs(descriptor: int) -> SyncTrial:
+def time_syncs(descriptor: int) -> SyncTrial:
+    """Write a page a few times, and have the disk confirm each."""
     least = float("inf")
     for _ in range(TRIES):
         began = time.perf_counter()

@@ -248,6 +248,15 @@ def test_a_person_reads_what_is_wrong_and_what_to_do(tmp_path: Path) -> None:
     ) in result.output
 
 
+def test_a_person_reads_that_nothing_is_wrong(file: str) -> None:
+    command = ["doctor", file, "--offline"]
+    result = CliRunner(env=ENVIRON).invoke(main, command, catch_exceptions=False)
+    unsound = json.loads(typed(file, "--offline").stdout)["findings"]
+
+    assert result.output.endswith("Nothing wrong was found.\n") == (result.exit_code == 0)
+    assert result.exit_code == any(one["severity"] != "low" for one in unsound)
+
+
 def test_a_configuration_that_cannot_be_read_is_code_2(tmp_path: Path) -> None:
     (tmp_path / "platform.toml").write_text("[")
 
@@ -469,6 +478,37 @@ def test_every_fault_is_told_beside_all_others(tmp_path: Path) -> None:
     paths = {path for _, path in told(result)}
     assert {"databases.main", "databases.second", "audit.keys[0].secret_env"} <= paths
     assert "hunter2" not in result.output
+
+
+def test_addresses_that_are_none_and_databases_in_memory_are_told(tmp_path: Path) -> None:
+    (tmp_path / "link.db").symlink_to("main.db")
+    for second in (
+        f"sqlite:///{tmp_path}/second.db?mode=ro",
+        "mysql://host/name",
+        f"sqlite:///{tmp_path}/nowhere/second.db",
+        f"sqlite:///{tmp_path}/link.db",  # the file of another one
+    ):
+        result = typed(write(tmp_path, second=second), "--offline")
+
+        assert ("database_unusable", "databases.second") in told(result)
+        assert ("database_missing", "databases.main") in told(result)
+    in_memory = typed(write(tmp_path, second="sqlite://"), "--offline")
+    found = told(in_memory, all_of_them=True)
+    assert ("database_volatile", "databases.second") in found
+
+
+def test_a_broken_file_of_revocations_is_told(tmp_path: Path, file: str) -> None:
+    (tmp_path / "revoked.json").write_text("[]")
+    text = Path(file).read_text()
+    Path(file).write_text(
+        text.replace(
+            "[authorization_config]", '[authorization_config]\nrevocations_file = "revoked.json"'
+        )
+    )
+
+    assert told(typed(file)) == [
+        ("revocations_unreadable", "authorization_config.revocations_file")
+    ]
 
 
 def test_a_fifo_and_a_huge_file_keep_nobody_waiting(tmp_path: Path, file: str) -> None:
