@@ -22,13 +22,14 @@ from .access.authenticator import (
 )
 from .access.decide import Principal
 from .access.posture import Door, Finding, posture
-from .api.call import Known
+from .api.call import Known, Process
 from .api.console_files import ConsoleFiles
 from .api.custom_faults import route_faults
 from .api.custom_routes import CustomRoute
 from .api.dispatcher import Arrival, Dispatcher, Outcome, report_failure
 from .api.documentation import ApiDocumentation
 from .api.handlers.audit import count_old_entries, prune_trail
+from .api.handlers.metrics import measure
 from .api.openapi.custom import description_faults
 from .api.openapi.document import document
 from .api.route import Route
@@ -75,6 +76,7 @@ from .messaging.leases import leases_of
 from .migrations.catalogue import CATALOGUE, Catalogue
 from .migrations.schema_guard import GuardedJob, SchemaGuard, WatchSchemas
 from .models.conversation import ModelProtocol
+from .observability.merging import Snapshot
 from .observability.request_log import Telemetry, read_request_id
 from .observability.spans import Recorder
 from .observability.trace_context import TraceContext, TracedJob, with_trace
@@ -549,6 +551,14 @@ class Platform:
         yield from leave(self.context.cluster)
         for heads in self._heads:
             yield from heads.end()
+
+    def measure(self, now_us: int) -> Snapshot:
+        """Return what this process has counted by `now_us`, for one that is scraped for all.
+
+        Where several processes serve, each says by `telemetry.gather` what all have counted.
+        """
+        dispatcher = self._dispatcher
+        return measure(Process(self.context, dispatcher, dispatcher.started_us, now_us))
 
     def record_spans(self) -> Recorder:
         """Record the spans of all that begins from now on; return what they are taken from.

@@ -20,9 +20,11 @@ from attrs import field
 from legation import Platform
 from legation.access.posture import Door
 from legation.effects import Program
+from legation.observability.merging import Snapshot
 from legation.values import define, frozen
 from legation_host import Host, Write, open_host, open_log
 from legation_host.databases import in_memory
+from legation_host.host import system_clock
 from legation_host.hosting import log_findings, open_platform
 from legation_host.logs import ShowError, hide_error, is_for_eyes, open_request_log, quiet
 from legation_host.observer import Exporter, Observer
@@ -51,8 +53,10 @@ from legation_server import (
     run_workers,
     take_listeners,
 )
+from legation_server.scrapes import Scrapes
 from legation_server.tls import Certificate, CertificateError
 from legation_server.watcher import Page, watch
+from legation_server.worker_link import WorkerLink
 
 from .failing import CannotGoOn, sentences
 from .milestones import Milestones
@@ -164,6 +168,9 @@ class Service:
     _page: Page = field(init=False)
     notifier: Notifier = field(init=False)
     _milestones: Milestones = field(init=False)
+    _scrapes: Scrapes = field(factory=Scrapes, init=False)
+    _link: WorkerLink | None = field(default=None, init=False)
+    """In one of several workers, what leads to the others."""
     _files: WeakSet[ParentFiles] = field(factory=WeakSet[ParentFiles], init=False)
     """Of every platform that a worker may still be forked for."""
     _up: bool = field(default=False, init=False)
@@ -287,7 +294,16 @@ class Service:
             tells=False,
         )
         async with opened as host:
+            if self._link is not None:
+                measure = partial(self._measure, platform, host)
+                host.tasks.start_soon(self._link.serve, measure, name="link to the parent")
+                platform.telemetry.gather = self._link.gather
             yield host
+
+    def _measure(self, platform: Platform, host: Host) -> Snapshot:
+        """Return what this worker has measured until now."""
+        self._observer.look(platform, host)
+        return platform.measure(host.clock())
 
     def _make_observer(self) -> Observer:
         """Return the observer: the request log, the spans and the metrics of this process."""
@@ -297,8 +313,6 @@ class Service:
             observer.write_lines = open_request_log(self.log.write, options.log_format)
         if options.traces:
             observer.exporter = _exporter(self.log.write)
-        if options.workers > 1:
-            observer.labels = (("worker", str(os.getpid())),)
         return observer
 
     def _add_gauges(self, server: Server) -> None:
@@ -381,6 +395,7 @@ class Service:
             reload=self._reload_for_successors,
             stopping=self._note_stop,
             tick=self._look_at_files,
+            scrapes=self._scrapes,
         )
 
     def _work_of(self, platform: Platform) -> Work:
@@ -401,6 +416,8 @@ class Service:
         parent: int,
     ) -> int:
         self.platform = files.platform
+        if self._scrapes.own is not None:
+            self._link = WorkerLink(self._scrapes.own)
 
         def announce(server: Server) -> None:
             self._add_gauges(server)
@@ -410,6 +427,8 @@ class Service:
             with sentences():
                 life = Life(started=announce, closing=self._shutdown, parent=parent)
                 self._worker(listeners, life)
+                if self._link is not None:
+                    self._link.end(self.platform.measure(system_clock()))
         except CannotGoOn as error:
             error.show()
             return error.exit_code

@@ -33,8 +33,8 @@ def disk_gauges(databases: Mapping[str, Database]) -> Gauges:
     if not sizes:
         return {}
     return {
-        "legation_disk_size_bytes": Gauge("gauge", _SIZE, sizes),
-        "legation_disk_free_bytes": Gauge("gauge", _FREE, free),
+        "legation_disk_size_bytes": Gauge("gauge", _SIZE, sizes, "max"),
+        "legation_disk_free_bytes": Gauge("gauge", _FREE, free, "min"),
     }
 
 

@@ -399,7 +399,7 @@ def hint_gauges(hints: Mapping[str, Hints]) -> Gauges:
             one.heard,
         )
     return {
-        "legation_hints_connected": Gauge("gauge", _CONNECTED, connected),
+        "legation_hints_connected": Gauge("gauge", _CONNECTED, connected, "min"),
         "legation_hints_sent_total": Gauge("counter", _SENT, sent),
         "legation_hints_heard_total": Gauge("counter", _HEARD, heard),
     }

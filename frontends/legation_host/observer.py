@@ -82,13 +82,18 @@ class Observer:
         while True:
             if anyio.current_time() - looked >= QUIET_PAUSE:
                 looked = anyio.current_time()
-                platform.telemetry.gauges = self._gauges(host)
+                self.look(platform, host)
             with anyio.CancelScope(shield=True):  # what was taken is written
                 await self._take(platform, host)
             await anyio.sleep(pause)
 
+    def look(self, platform: Platform, host: Resources) -> None:
+        """Give `platform` the gauges as they are now."""
+        platform.telemetry.gauges = self._gauges(host)
+
     async def end(self, platform: Platform, host: Resources) -> None:
         """Write what is left, also while being cancelled."""
+        self.look(platform, host)
         with anyio.CancelScope(shield=True):
             await self._take(platform, host)
             if self.exporter is not None:

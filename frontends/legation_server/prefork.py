@@ -37,6 +37,7 @@ from legation_host.logs import quiet
 
 from .listeners import close_listeners
 from .orders import STOP_SIGNAL, release_reload
+from .scrapes import Link, Pair, Scrapes
 from .supervisor import Action, Child, Note, Order, Report, Send, Start, Supervisor
 
 __all__ = ["TICK_SECONDS", "Work", "run_workers"]
@@ -59,7 +60,7 @@ _ORDERS: Final = {
 }
 
 
-def run_workers(
+def run_workers(  # noqa: PLR0913  every one but the first two is named at the call
     slots: Sequence[Slot],
     work: Work,
     *,
@@ -69,6 +70,7 @@ def run_workers(
     reload: Callable[[], Work | None] = lambda: None,
     stopping: Callable[[str], object] = lambda _: None,
     tick: Callable[[], object] | None = None,
+    scrapes: Scrapes | None = None,
 ) -> int:
     """Run a worker for each of `slots` until SIGTERM or SIGINT; return the exit code.
 
@@ -85,8 +87,11 @@ def run_workers(
         stopping: Called with the reason when the end begins, which is the name of a signal or
             `worker_ended`, and again when a second signal breaks it off.
         tick: Called every second, between all else: what it holds up waits for it.
+        scrapes: Sums up what the workers have measured, for whichever of them is asked; each finds
+            its own end of a link there.
     """
-    return _Parent(slots, work, drain_seconds, log, ready, reload, stopping, tick).run()
+    hooks = (ready, reload, stopping, tick)
+    return _Parent(slots, work, drain_seconds, log, *hooks, scrapes or Scrapes()).run()
 
 
 @define(eq=False)
@@ -99,6 +104,7 @@ class _Parent:
     reload: Callable[[], Work | None]
     stopping: Callable[[str], object]
     tick: Callable[[], object] | None
+    scrapes: Scrapes
     _reason: str = field(default="worker_ended", init=False)
     _works: dict[int, Work] = field(init=False)
     """By generation."""
@@ -123,6 +129,7 @@ class _Parent:
                 self._look(signals)
                 self._reap()
                 self._tick()
+                self.scrapes.advance()
         return self._supervisor.code
 
     @contextmanager
@@ -140,6 +147,7 @@ class _Parent:
             signal.set_wakeup_fd(fd)
             for number, handler in before.items():
                 signal.signal(number, handler)
+            self.scrapes.close()
             self._selector.close()
             os.close(self._lifeline[0])
             os.close(self._lifeline[1])
@@ -148,10 +156,13 @@ class _Parent:
 
     def _look(self, signals: socket.socket) -> None:
         """Wait for a signal, for a worker to come up, or until something is due."""
-        wait = min(self._supervisor.next_time(), self._tick_due) - time.monotonic()
-        for key, _ in self._selector.select(None if wait == math.inf else max(0.0, wait)):
+        due = min(self._supervisor.next_time(), self._tick_due, self.scrapes.due)
+        wait = None if due == math.inf else max(0.0, due - time.monotonic())
+        for key, events in self._selector.select(wait):
             if isinstance(key.data, Child):
                 self._come_up(key.data.pid)
+            elif isinstance(key.data, Link):
+                self.scrapes.serve(key.data, events)
             else:
                 for number in signals.recv(4096):
                     self._obey(number)
@@ -205,20 +216,24 @@ class _Parent:
         pipe, ready = os.pipe()
         gc.collect()
         gc.freeze()  # what the workers share stays shared: no collection touches it
+        pair = socket.socketpair()
         _flush()
         # A signal between the fork and the worker's own handlers waits for these.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         pid = os.fork()
         if pid == 0:
             os.close(pipe)
-            self._become(start, ready, before)
+            self._become(start, ready, before, pair)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.close(ready)
         child = self._supervisor.add(pid, start, time.monotonic())
         self._pipes[pid] = pipe
+        self.scrapes.add(pid, pair, self._selector)
         self._selector.register(pipe, selectors.EVENT_READ, child)
 
-    def _become(self, start: Start, ready: int, mask: set[int | signal.Signals]) -> None:
+    def _become(
+        self, start: Start, ready: int, mask: set[int | signal.Signals], pair: Pair
+    ) -> None:
         """Be a worker.  Does not return: what the parent would have done next is not ours."""
         code = 1
         try:
@@ -231,6 +246,7 @@ class _Parent:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             self._selector.close()
             os.close(self._lifeline[1])
+            self.scrapes.become(pair)
             mine = self.slots[start.slot]
             for listener in {listener for other in self.slots for listener in other} - {*mine}:
                 listener.close()
@@ -247,6 +263,7 @@ class _Parent:
         came = os.read(self._pipes[pid], 1)
         self._forget(pid)
         if came:
+            self.scrapes.come_up(pid)
             self._act(self._supervisor.come_up(pid, time.monotonic()))
 
     def _forget(self, pid: int) -> None:
@@ -260,6 +277,7 @@ class _Parent:
             ended, status = os.waitpid(pid, os.WNOHANG)
             if ended:
                 self._forget(pid)
+                self.scrapes.remove(pid)
                 code = os.waitstatus_to_exitcode(status)
                 self._act(self._supervisor.remove(pid, code, time.monotonic()))
 

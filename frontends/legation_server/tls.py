@@ -85,7 +85,7 @@ class Certificate:
         """Return when it expires."""
         if self.expires is None:
             return {}
-        return {EXPIRES: Gauge("gauge", _EXPIRES_HELP, {(): self.expires})}
+        return {EXPIRES: Gauge("gauge", _EXPIRES_HELP, {(): self.expires}, "min")}
 
     def wire(self, sock: socket.socket, context: ServerContext) -> TlsWire:
         """Return the wire of a connection that was accepted."""

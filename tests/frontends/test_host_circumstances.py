@@ -50,6 +50,7 @@ def test_the_room_of_each_file_is_measured_once_it_was_inspected(
         labels = (("database", "main"),)
         assert size.values.keys() == free.values.keys() == {labels}
         assert size.values[labels] >= free.values[labels] > 0
+        assert (size.merge, free.merge) == ("max", "min")
 
     run(backend, main)
 

@@ -40,6 +40,7 @@ __all__ = [
     "Call",
     "Handled",
     "Known",
+    "Process",
     "Surface",
     "Whose",
     "resource_of",
@@ -114,6 +115,21 @@ class Surface(ABC):
     @abstractmethod
     def rights(self, principal: Principal) -> list[dict[str, Any]]:
         """Return every route with what `principal` may do there."""
+
+
+@frozen(eq=False)
+class Process:
+    """The process of a platform as its measurements see it, at the moment `now_us`."""
+
+    context: ExecutorContext
+    surface: Surface
+    started_us: int
+    now_us: int
+
+    @property
+    def registry(self) -> Registry:
+        """What the platform hosts."""
+        return self.context.registry
 
 
 UNREADABLE: Final = "*"

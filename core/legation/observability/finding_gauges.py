@@ -23,4 +23,4 @@ def count_findings(findings: Iterable[Finding]) -> dict[str, Gauge]:
         (("finding", code), ("severity", severity)): number
         for (code, severity), number in sorted(counts.items())
     }
-    return {FINDINGS_NAME: Gauge("gauge", _HELP, values)} if values else {}
+    return {FINDINGS_NAME: Gauge("gauge", _HELP, values, "max")} if values else {}

@@ -8,15 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from ..values import frozen
 
-__all__ = ["MEDIA_TYPE", "Family", "Labels", "Sample", "exposition", "histogram"]
+__all__ = [
+    "MEDIA_TYPE",
+    "Family",
+    "Labels",
+    "Merge",
+    "Sample",
+    "exposition",
+    "histogram",
+]
 
 MEDIA_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
+
+Merge: TypeAlias = Literal["sum", "max", "min"]
+"""How the samples of several processes become one, see `merging`."""
 
 _HELP: Final = str.maketrans({"\\": r"\\", "\n": r"\n"})
 _VALUE: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
@@ -33,12 +44,17 @@ class Sample:
 
 @frozen
 class Family:
-    """Samples of one name: `kind` is counter, gauge or histogram."""
+    """Samples of one name: `kind` is counter, gauge or histogram.
+
+    `merge` is `sum` for what each process counts of itself, and `max` or `min` for what each of
+    them says of something that they have in common.
+    """
 
     name: str
     kind: str
     help: str
     samples: tuple[Sample, ...]
+    merge: Merge = "sum"
 
 
 def exposition(families: Iterable[Family], common: Labels = ()) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 from attrs import field
@@ -20,7 +20,8 @@ from ..shares.held import Held
 from ..shares.refusal_counter import RefusalCounter
 from ..store.refusals import NOWHERE
 from ..values import define, frozen
-from .prometheus import Family, Labels, Sample, histogram
+from .merging import Snapshot, Survey
+from .prometheus import Family, Labels, Merge, Sample, histogram
 from .tracing import Trace
 
 __all__ = [
@@ -93,11 +94,12 @@ class RequestLine:
 
 @frozen
 class Gauge:
-    """A number that a host knows; `kind` as in `metrics.Family`."""
+    """A number that a host knows; `kind` and `merge` as in `prometheus.Family`."""
 
     kind: str
     help: str
     values: Mapping[Labels, float]
+    merge: Merge = "sum"
 
 
 Gauges: TypeAlias = Mapping[str, Gauge]
@@ -120,7 +122,9 @@ class Telemetry:
         lines: The request log, from the oldest; None where nobody keeps one.
         after_all: Told of a request that was cut and then answered: its status, and when.
         gauges: What the host says of itself; it brings new ones now and then.
-        labels: On every sample, where several processes answer at one address.
+        labels: On every sample, where several processes answer at one address and do not know of
+            each other.
+        gather: Returns the measurements of all processes at this address as one, where they do.
         active: Requests that are being answered, streams included.
         streams: Streamed answers that are being sent.
         surveyed: What the databases said last, and when.
@@ -131,9 +135,10 @@ class Telemetry:
     after_all: Callable[[Arrival, int, int], object] = lambda _, __, ___: None
     gauges: Gauges = field(factory=dict[str, Gauge])
     labels: Labels = ()
+    gather: Callable[[], Awaitable[Snapshot]] | None = None
     active: int = 0
     streams: int = 0
-    surveyed: tuple[int, tuple[Family, ...]] | None = None
+    surveyed: Survey | None = None
     refusals: RefusalCounter = field(factory=RefusalCounter)
     _tallies: dict[tuple[str, str, int], _Tally] = field(
         factory=dict[tuple[str, str, int], _Tally], init=False
@@ -251,7 +256,7 @@ class Telemetry:
         yield _gauge("legation_http_streams_active", "Streamed answers being sent.", self.streams)
         for name, gauge in sorted(self.gauges.items()):
             samples = tuple(Sample(value, labels) for labels, value in gauge.values.items())
-            yield Family(name, gauge.kind, gauge.help, samples)
+            yield Family(name, gauge.kind, gauge.help, samples, gauge.merge)
 
     def _samples(self, key: tuple[str, str, int]) -> tuple[Sample, ...]:
         template, method, status_class = key

@@ -15,7 +15,7 @@ def test_findings_are_counted_by_code_and_severity() -> None:
     ]
     gauge = count_findings(found)[FINDINGS_NAME]
 
-    assert gauge.kind == "gauge"
+    assert (gauge.kind, gauge.merge) == ("gauge", "max")
     assert {
         (*(value for _, value in labels), number) for labels, number in gauge.values.items()
     } == {

@@ -13,7 +13,7 @@ from ...effects import Program, ThisNode
 from ...observability.prometheus import Family, Labels, Sample
 from ...runs.membership import Membership
 from ...version import VERSION
-from ..call import Call
+from ..call import Call, Process
 
 __all__ = ["cluster_families", "describe_cluster", "describe_nodes", "find_member"]
 
@@ -63,11 +63,11 @@ def describe_nodes(call: Call, name: str) -> Program[dict[str, Any]]:
     return description
 
 
-def cluster_families(call: Call) -> Iterator[Family]:
+def cluster_families(process: Process) -> Iterator[Family]:
     """Yield what this process knows of the nodes of its databases."""
     found: list[tuple[Labels, Membership]] = [
         ((("database", member.database),), member)
-        for member in (find_member(call, name) for name in call.registry.databases)
+        for member in (find_member(process, name) for name in process.registry.databases)
         if member is not None
     ]
     yield Family(
@@ -75,12 +75,14 @@ def cluster_families(call: Call) -> Iterator[Family]:
         "gauge",
         "Nodes of a database that live, this one among them, as its last beat showed.",
         tuple(Sample(len(member.others) + 1, labels) for labels, member in found),
+        "max",
     )
     yield Family(
         "legation_clock_skew_seconds",
         "gauge",
         "How far the clock of this machine is ahead of that of a database.",
         tuple(Sample(round(member.skew_us / 1e6, 3), labels) for labels, member in found),
+        "max",
     )
     yield Family(
         "legation_nodes_lost_total",
@@ -93,6 +95,7 @@ def cluster_families(call: Call) -> Iterator[Family]:
         "gauge",
         "Sessions that wait for a run of what no living node hosts, by that.",
         tuple(_count_unhosted(found)),
+        "max",
     )
 
 
@@ -104,9 +107,9 @@ def _count_unhosted(
             yield Sample(each.runs, (*labels, ("component", each.component)))
 
 
-def find_member(call: Call, name: str) -> Membership | None:
+def find_member(process: Process | Call, name: str) -> Membership | None:
     """Return this node's part in the database `name`; None before its first beat there."""
-    member = call.context.cluster.members.get(name)
+    member = process.context.cluster.members.get(name)
     return member if member is not None and member.late_us else None
 
 

@@ -1,13 +1,15 @@
-"""Measurements for Prometheus: what this process has counted, and what waits in the databases."""
+"""Measurements for Prometheus: what processes have counted, and what waits in the databases."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from ...effects import Program, Transact
+from ...effects import CallFunction, Program, Returned, Transact
 from ...http.messages import Response, text_response
+from ...http.refusals import Unavailable
 from ...money import number_of
+from ...observability.merging import Snapshot, Survey
 from ...observability.prometheus import MEDIA_TYPE, Family, Labels, Sample, exposition
 from ...store.channel_states import HeldChannel, ListHeld
 from ...store.counts import CountRuns
@@ -20,14 +22,19 @@ from ...store.run_rows import DAY_US
 from ...store.run_states import RunState
 from ...values import frozen
 from ...version import INTERFACE_VERSION, VERSION
-from ..call import Call
+from ..call import Call, Process
 from .cluster import cluster_families
 from .databases import describe_database
 
-__all__ = ["show"]
+__all__ = ["measure", "show"]
 
 _FRESH_US: Final = 5_000_000
 """How long what the databases said is good for: several scrapers cost them no more than one."""
+
+_GATHER_SECONDS: Final = 8.0
+"""For the other processes; Prometheus waits for ten seconds."""
+
+_UNGATHERED: Final = "The other processes of this server do not answer"
 
 _RUN_STATES: Final = (RunState.PENDING.value, RunState.RUNNING.value)
 _LETTER_STATES: Final = ("ready", "leased", "dead")
@@ -50,77 +57,103 @@ class _DatabaseCounts:
         return str(self.description["id"])
 
 
-def show(call: Call) -> Program[Response]:
-    """Return every measurement, as text that Prometheus reads."""
+def show(call: Call) -> Program[Response | Unavailable]:
+    """Return every measurement, as text that Prometheus reads.
+
+    Where several processes serve at this address, it is what all of them have counted; without an
+    answer of theirs there is none, for counters of one alone would look like a restart.
+    """
     telemetry = call.surface.telemetry
-    if telemetry.surveyed is None or call.now_us - telemetry.surveyed[0] >= _FRESH_US:
-        telemetry.surveyed = (call.now_us, (yield from _survey(call)))
-    families = (
-        *_process(call),
-        *telemetry.families(),
-        _build_ended_family(call),
-        *_cost_families(call),
-        _build_turned_away_family(call),
-        *_share_families(call),
-        *_file_families(call),
-        *cluster_families(call),
-        *telemetry.surveyed[1],
-    )
-    text = exposition(families, telemetry.labels)
+    if telemetry.gather is None:
+        surveyed = yield from _renew(call, telemetry.surveyed)
+        process = Process(call.context, call.surface, call.started_us, call.now_us)
+        families = measure(process).families
+    else:
+        outcome = yield from CallFunction(telemetry.gather, {}, _GATHER_SECONDS)
+        if not isinstance(outcome, Returned):
+            return Unavailable(_UNGATHERED)
+        whole: Snapshot = outcome.value
+        surveyed = yield from _renew(call, whole.surveyed)
+        families = whole.families
+    text = exposition((*families, *surveyed[1]), telemetry.labels)
     no_store = ((b"cache-control", b"no-store"),)
     return text_response(200, text, MEDIA_TYPE, no_store)
 
 
-def _process(call: Call) -> Iterator[Family]:
+def _renew(call: Call, surveyed: Survey | None) -> Program[Survey]:
+    """Return what the databases said, `surveyed` if that is new enough."""
+    if surveyed is None or call.now_us - surveyed[0] >= _FRESH_US:
+        surveyed = (call.now_us, (yield from _survey(call)))
+        call.surface.telemetry.surveyed = surveyed
+    return surveyed
+
+
+def measure(process: Process) -> Snapshot:
+    """Return what `process` has counted, and the survey that it made last."""
+    telemetry = process.surface.telemetry
+    families = (
+        *_process_families(process),
+        *telemetry.families(),
+        _build_ended_family(process),
+        *_cost_families(process),
+        _build_turned_away_family(process),
+        *_share_families(process),
+        *_file_families(process),
+        *cluster_families(process),
+    )
+    return Snapshot(families, telemetry.surveyed)
+
+
+def _process_families(process: Process) -> Iterator[Family]:
     names = (("version", VERSION), ("interface", INTERFACE_VERSION))
-    yield Family("legation_build_info", "gauge", "What is running.", (Sample(1, names),))
-    started = Sample(call.started_us / 1e6)
-    text = "When this process began to serve, in seconds since the epoch."
-    yield Family("legation_start_time_seconds", "gauge", text, (started,))
+    yield Family("legation_build_info", "gauge", "What is running.", (Sample(1, names),), "max")
+    started = Sample(process.started_us / 1e6)
+    text = "When the newest process began to serve, in seconds since the epoch."
+    yield Family("legation_start_time_seconds", "gauge", text, (started,), "max")
 
 
-def _build_ended_family(call: Call) -> Family:
+def _build_ended_family(process: Process) -> Family:
     names = ("kind", "component", "status")
     return Family(
         "legation_runs_ended_total",
         "counter",
-        "Runs that ended in this process, or paused.",
+        "Runs that ended, or paused.",
         tuple(
             Sample(count, tuple(zip(names, key, strict=True)))
-            for key, count in sorted(call.context.ended.items())
+            for key, count in sorted(process.context.ended.items())
         ),
     )
 
 
-def _cost_families(call: Call) -> Iterator[Family]:
+def _cost_families(process: Process) -> Iterator[Family]:
     """Yield what models have cost, where their prices are asked for."""
-    if call.registry.prices is not None:
+    if process.registry.prices is not None:
         yield Family(
             "legation_cost_usd_total",
             "counter",
-            "What requests to models have cost in this process, in US dollars.",
+            "What requests to models have cost, in US dollars.",
             tuple(
                 Sample(number_of(cost), (("model", model),))
-                for model, cost in sorted(call.context.costs.items())
+                for model, cost in sorted(process.context.costs.items())
             ),
         )
 
 
-def _build_turned_away_family(call: Call) -> Family:
+def _build_turned_away_family(process: Process) -> Family:
     names = ("channel", "reason")
     return Family(
         "legation_channel_turned_away_total",
         "counter",
-        "Messages that this process did not answer: their sender is not allowed, or sent too many.",
+        "Messages that were not answered: their sender is not allowed, or sent too many.",
         tuple(
             Sample(count, tuple(zip(names, key, strict=True)))
-            for key, count in sorted(call.context.turned_away.items())
+            for key, count in sorted(process.context.turned_away.items())
         ),
     )
 
 
-def _share_families(call: Call) -> Iterator[Family]:
-    shares = call.context.shares
+def _share_families(process: Process) -> Iterator[Family]:
+    shares = process.context.shares
     refused = sorted(shares.refused.items())
     yield Family(
         "legation_share_refusals_total",
@@ -132,7 +165,7 @@ def _share_families(call: Call) -> Iterator[Family]:
     yield Family(
         "legation_share_used",
         "gauge",
-        "How much of what callers share is used in this process: places, and bytes of bodies.",
+        "How much of what callers share is used: places, and bytes of bodies.",
         tuple(Sample(slots.total, (("share", share),)) for share, slots in places.items()),
     )
     yield Family(
@@ -149,11 +182,11 @@ _STALE: Final = {
 }
 
 
-def _file_families(call: Call) -> Iterator[Family]:
-    authenticator = call.surface.authenticator
+def _file_families(process: Process) -> Iterator[Family]:
+    authenticator = process.surface.authenticator
     for name, file in authenticator.files if authenticator else ():
-        seconds = Sample(file.stale_seconds(call.now_us))
-        yield Family(f"legation_{name}_stale_seconds", "gauge", _STALE[name], (seconds,))
+        seconds = Sample(file.stale_seconds(process.now_us))
+        yield Family(f"legation_{name}_stale_seconds", "gauge", _STALE[name], (seconds,), "max")
 
 
 # --- The databases -----------------------------------------------------------------------------

@@ -164,9 +164,9 @@ _PLATFORM: Final = {
         errors=(Unauthenticated("Invalid token", sent=True),),
     ),
     "get_prometheus_metrics": Operation(
-        "Metrics of this process and of the waiting work in its databases",
+        "Metrics of this server and of the waiting work in its databases",
         {200: Reply("Prometheus text format, version 0.0.4", {PLAIN: TEXT})},
-        "Each worker process reports its own metrics, under a label with its number.",
+        "With several worker processes, each counter is the sum of all of them.",
         errors=(_SERVER_BUSY,),
     ),
     "get_info": _describe("Description of this platform", ref("Info")),

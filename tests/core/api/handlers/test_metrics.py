@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from functools import reduce
 from typing import Final
 
 import pytest
@@ -9,6 +10,8 @@ from legation import Agent, Database, NodeLimits, Platform, PlatformLimits
 from legation.config import Model
 from legation.effects import Unreachable
 from legation.migrations.catalogue import CATALOGUE
+from legation.observability.merging import Snapshot, choose_newest, merge
+from legation.observability.prometheus import Family, Sample
 from legation.store.counts import CountRuns
 from legation.store.failures import Unavailable
 from legation_testing import Client, ClientResponse
@@ -166,3 +169,98 @@ def test_it_says_how_much_of_what_callers_share_is_used() -> None:
     assert found["legation_share_used", ("streams",)] == 3
     assert found["legation_share_capacity", ("streams",)] == 9
     assert found["legation_share_used", ("bodies",)] == 0
+
+
+# --- Where several processes serve --------------------------------------------------------------
+
+SUM_OF_DATABASES: Final = frozenset(
+    """legation_database_commits_total legation_database_connections_limit
+    legation_database_connections_used legation_database_connections_waiting
+    legation_database_units_total legation_database_units_waiting
+    legation_hints_heard_total legation_hints_sent_total legation_nodes_lost_total""".split()
+)
+"""What each process has of its own, or has counted, for each database."""
+
+
+def hosted(client: Client) -> Platform:
+    """Return the platform of `client`."""
+    assert isinstance(client.platform, Platform)
+    return client.platform
+
+
+def gathering(client: Client, *others: Snapshot) -> None:
+    """Let what `others` measured be gathered with what the platform of `client` has."""
+    platform = hosted(client)
+
+    async def gather() -> Snapshot:
+        parts = (platform.measure(client.clock.now_us), *others)
+        newest = reduce(choose_newest, (part.surveyed for part in parts))
+        return Snapshot(merge(part.families for part in parts), newest)
+
+    platform.telemetry.gather = gather
+
+
+def test_a_scrape_is_the_sum_of_all_processes() -> None:
+    with Client(demo(None)) as other, Client(demo(None)) as client:
+        for _ in range(3):
+            other.get("/agents")
+        other.run("alpha", "hi")
+        client.get("/agents")
+        client.run("alpha", "hi")
+        gathering(client, hosted(other).measure(client.clock.now_us))
+        found = read(client.get(PATH))
+    count = "legation_http_request_duration_seconds_count"
+
+    assert found[count, ("/agents", "GET", "2xx")] == 4
+    assert found["legation_runs_ended_total", ("agent", "alpha", "COMPLETED")] == 2
+    assert found["legation_build_info", ("0.1.0", "2.5.6")] == 1
+    assert found["legation_nodes", ("main",)] == 1
+    assert found["legation_http_requests_active", ()] == 1
+    assert found["legation_database_serving", ("main",)] == 1
+
+
+def test_the_databases_are_asked_once_by_all_processes() -> None:
+    def asked(client: Client) -> int:
+        read(client.get(PATH))
+        return sum(counts(performed.effect) for performed in client.effects)
+
+    with Client(demo(None)) as client:
+        told = Family("legation_runs", "gauge", "", (Sample(7),))
+        gathering(client, Snapshot((), (client.clock.now_us, (told,))))
+        found = read(client.get(PATH))
+        assert found["legation_runs", ()] == 7
+        assert asked(client) == 0
+        client.advance(5)
+        assert [asked(client), asked(client)] == [1, 1]
+
+
+def test_there_is_no_answer_where_the_other_processes_have_none() -> None:
+    async def fails() -> Snapshot:
+        raise ConnectionError
+
+    with Client(demo(None)) as client:
+        hosted(client).telemetry.gather = fails
+        response = client.get(PATH)
+
+    assert response.status == 503
+    assert response.json()["detail"] == "The other processes of this server do not answer"
+
+
+def test_what_all_say_of_one_database_is_not_added() -> None:
+    with Client(demo(Issuer())) as client:
+        families = hosted(client).measure(client.clock.now_us).families
+    of_databases = {
+        family.name
+        for family in families
+        if family.merge == "sum"
+        for sample in family.samples
+        if "database" in dict(sample.labels)
+    }
+
+    assert of_databases <= SUM_OF_DATABASES
+    assert {family.name for family in families if family.merge == "max"} >= {
+        "legation_build_info",
+        "legation_clock_skew_seconds",
+        "legation_nodes",
+        "legation_start_time_seconds",
+    }
