@@ -20,6 +20,7 @@ import legation
 import legation_asgi
 import legation_testing
 from legation.config import structure
+from legation.findings import FINDINGS
 from legation.runs.events import Event
 
 from .asgi_driver import AsgiDriver
@@ -36,6 +37,7 @@ FOLLOWED: Final = (
     "howto/callables",
     "howto/channels",
     "howto/chat",
+    "howto/doctor",
     "howto/durable-runs",
     "howto/erasing",
     "howto/extending",
@@ -165,6 +167,15 @@ def test_options_that_are_named_are_there(drawn: Any) -> None:
             found += len(options)
 
     assert found > 10
+
+
+def test_the_page_of_the_doctor_lists_every_finding() -> None:
+    text = (DOCS / "howto/doctor.md").read_text("utf-8").partition("## Reference")[2]
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| `")]
+
+    assert rows == [
+        [f"`{code}`", kind.severity, kind.meaning, kind.remedy] for code, kind in FINDINGS.items()
+    ]
 
 
 def test_tutorial_is_installed_as_the_readme_is() -> None:

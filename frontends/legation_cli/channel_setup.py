@@ -23,7 +23,7 @@ from .target import complete_platform, load_target
 if TYPE_CHECKING:
     from legation import Platform
 
-__all__ = ["register", "verify"]
+__all__ = ["ask_outside", "register", "verify"]
 
 R = TypeVar("R")
 
@@ -108,14 +108,14 @@ def register(names: Sequence[str], url: str, as_json: bool) -> None:
 
 def _inspect(hosted: HostedChannel, url: str) -> _Inspected:
     address = f"{url}{hosted.webhook}"
-    return _Inspected(hosted, address, _ask(hosted.codec.inspect(address)))
+    return _Inspected(hosted, address, ask_outside(hosted.codec.inspect(address)))
 
 
 def _register(hosted: HostedChannel, url: str) -> _Inspected:
     address = f"{url}{hosted.webhook}"
     others = {word[1:]: f"asks {one.name}"[:256] for word, one in hosted.others.items()}
     commands = {**others, **(COMMANDS if hosted.options.commands else {})}
-    return _Inspected(hosted, address, _ask(hosted.codec.register(address, commands)))
+    return _Inspected(hosted, address, ask_outside(hosted.codec.register(address, commands)))
 
 
 def _find(
@@ -151,7 +151,8 @@ def _meant(platform: Platform, channel: str | None) -> tuple[HostedChannel, ...]
     return (taking[channel],)
 
 
-def _ask(program: Program[R]) -> R:
+def ask_outside(program: Program[R]) -> R:
+    """Run a program that asks servers of others, and for the time."""
     import anyio  # it takes its time, and most commands do not need it
 
     return anyio.run(_drive, program)

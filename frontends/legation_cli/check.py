@@ -7,11 +7,10 @@ import time
 from collections.abc import Sequence
 
 import click
-from attrs import asdict
 
 from legation.access.claims import claims_in_use
-from legation.access.posture import SEVERITIES, Finding
 from legation.access.rights import describe_need
+from legation.findings import SEVERITIES, Finding
 from legation.hosted.registry import Registry
 from legation.http.refusals import Fault
 from legation.tools import Tool
@@ -100,8 +99,8 @@ def check(platform: str | None, with_runs: bool, strict: bool, as_json: bool) ->
     claims = claims_in_use(config.authorization_config, config.id) if config.authorization else ()
     if as_json:
         listed = [{"method": m, "path": p, "needs": n} for m, p, n in routes]
-        unsafe = [asdict(found) for found in findings if found.severity != "low"]
-        advice = [asdict(found) for found in findings if found.severity == "low"]
+        unsafe = [found.as_json() for found in findings if found.severity != "low"]
+        advice = [found.as_json() for found in findings if found.severity == "low"]
         held = [{"of": t.of, "name": t.name, "agreement": t.agreement} for t in tools]
         hooks = [{"id": one.name, "kind": one.kind, "webhook": one.webhook} for one in channels]
         said = {"routes": listed, "claims": dict(claims), "tools": held, "channels": hooks}

@@ -21,6 +21,7 @@ from .channels import channels
 from .chat import chat
 from .check import check, explain
 from .console import console
+from .doctor import doctor
 from .failing import CannotGoOn
 from .init import init
 from .keys import keys
@@ -96,6 +97,7 @@ for command in (
     keys,
     check,
     explain,
+    doctor,
     audit,
     backup,
     restore,

@@ -324,8 +324,10 @@ class Service:
         return observer
 
     def _add_gauges(self, server: Server) -> None:
-        """Add the gauges of `server` to the metrics."""
+        """Add the gauges of `server`, and of its certificate, to the metrics."""
         self._observer.sources.append(server.gauges)
+        if self.certificate is not None:
+            self._observer.sources.append(self.certificate.gauges)
 
     def _shutdown(
         self, patience_seconds: float, grace_seconds: float, is_open: Callable[[], bool]

@@ -19,7 +19,7 @@ from .commit_lock import CommitLock, open_commit_lock
 from .errors import BadDatabaseUrl, Misuse, UnusableDatabase
 from .logs import Write, quiet
 from .names import Names
-from .postgres import PostgresDatabase
+from .postgres import PostgresDatabase, connection_limit
 from .sqlite import SqliteDatabase
 from .sqlite_connection import MEMORY, connect, run_unit
 
@@ -29,8 +29,10 @@ __all__ = [
     "RunUnit",
     "check_files",
     "check_url",
+    "connection_limit",
     "dialect_of",
     "find_missing",
+    "find_path",
     "in_memory",
     "open_database",
     "open_reader",
@@ -192,6 +194,14 @@ def _open_server(name: str, url: str, write: Write) -> Generator[RunUnit]:
         yield database.run_unit
     finally:
         anyio.run(database.aclose)
+
+
+def find_path(name: str, url: str) -> str | None:
+    """Return the path of the SQLite file at `url`; None on a server, and in memory."""
+    if dialect_of(url) is Dialect.POSTGRESQL:
+        return None
+    path = sqlite_path(name, url)
+    return None if path == MEMORY else path
 
 
 def find_missing(name: str, url: str) -> str | None:

@@ -15,6 +15,7 @@ from legation_console import read_console
 
 from .assets import read_assets
 from .audit import trail_gauges
+from .circumstances import disk_gauges, gauge_findings
 from .databases import renew_urls
 from .hints import hint_gauges
 from .host import Host, open_host
@@ -109,6 +110,8 @@ async def _open_held(
         host.guard = platform.schema_guard
         trail = partial(trail_gauges, host.trail, platform.registry.default_database)
         observer.sources.append(trail)
+        observer.sources.append(partial(disk_gauges, host.databases))
+        observer.sources.append(gauge_findings(platform, host.databases))
         if host.hints:
             observer.sources.append(partial(hint_gauges, host.hints))
         await host.run(platform.startup())

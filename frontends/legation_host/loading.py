@@ -7,7 +7,7 @@ import importlib
 import sys
 import tomllib
 import traceback
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
@@ -26,7 +26,7 @@ from legation.tools import ToolFault
 from legation.values import frozen
 
 from .errors import HostError
-from .secret_files import read_secret_files
+from .secret_files import open_regular, read_secret_files
 
 __all__ = [
     "LoadError",
@@ -72,22 +72,44 @@ def from_file(path: Path, environ: Mapping[str, str], *, needs_secrets: bool = T
     The modules of its tools are looked for beside it first, as `python -m` would from there.
     """
     importer = _Importer(path.parent)
+    unread: dict[str, Fault] = {}
     try:
         config = _with_paths(structure(_read_toml(path)), path.parent)
         config = importer.with_functions(with_environment(config, environ))
-        return Platform.from_config(
+        platform = Platform.from_config(
             config,
-            jwks=read_jwks(config),
-            revocations=read_revocations(config),
+            jwks=_read_trust(read_jwks, config, None if needs_secrets else unread),
+            revocations=_read_trust(read_revocations, config, None if needs_secrets else unread),
             environ=environ,
             secret_files=read_secret_files(secret_paths(config)),
             needs_secrets=needs_secrets,
         )
+        platform.missing = tuple(unread.get(one.path, one) for one in platform.missing)
+        return platform
     except ConfigurationError as error:
         # What could not be imported is a name still, which is a fault of its own in that place.
         faults = tuple(importer.failed.get(fault.path, fault) for fault in error.faults)
         lines = _list_faults(ConfigurationError(faults))
         raise LoadError(f"{path} cannot be served:\n{lines}") from None
+
+
+def _read_trust(
+    read_file: Callable[[PlatformConfig], bytes | None],
+    config: PlatformConfig,
+    failed: dict[str, Fault] | None,
+) -> bytes | None:
+    """Return the content of a file that tokens are judged by.
+
+    With `failed`, one that cannot be read is a fault there: it is missing as a secret is.
+    """
+    try:
+        return read_file(config)
+    except LoadError as error:
+        if failed is None:
+            raise
+        path, _, reason = str(error).partition(": ")
+        failed[path] = Fault(path, reason)
+        return None
 
 
 def read_config(path: Path) -> PlatformConfig:
@@ -278,7 +300,7 @@ def read_trusted(path: str) -> bytes:
     Raises:
         OSError: It cannot be read, or is too long.
     """
-    with Path(path).open("rb") as file:
+    with open(path, "rb", opener=open_regular) as file:
         content = file.read(MAX_FILE_BYTES + 1)
     if len(content) > MAX_FILE_BYTES:
         raise OSError(errno.EFBIG, f"is longer than {MAX_FILE_BYTES} bytes")

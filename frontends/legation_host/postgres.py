@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from .postgres_exchange import Exchange
 
-__all__ = ["PostgresDatabase", "read_conninfo"]
+__all__ = ["PostgresDatabase", "connection_limit", "read_conninfo"]
 
 R = TypeVar("R")
 
@@ -198,6 +198,16 @@ def read_conninfo(name: str, url: str) -> str:
     return _options(name, url).conninfo
 
 
+def connection_limit(name: str, url: str) -> int:
+    """Return how many connections a node opens to the server at `url`, the one for hints included.
+
+    Raises:
+        HostError: The URL cannot be read, or there is no driver.
+    """
+    options = _options(name, url)
+    return options.connections + (options.hints is not None)
+
+
 class _Again(Exception):
     """The transaction left nothing behind and is worth another try; `failure` if it is the last."""
 
@@ -322,6 +332,11 @@ class PostgresDatabase:
         None where there are to be none.  It may hold a password.
         """
         return self._options.hints
+
+    @property
+    def undeclared_pooler(self) -> bool:
+        """Whether a pooler was found that the URL does not name."""
+        return self._pooler_logged and not self._options.pgbouncer
 
     def renew(self, url: str) -> None:
         """Make new connections by `url`; those that are open go on until they end.

@@ -19,7 +19,7 @@ from legation.hosted.secret_sources import MAX_SECRET_BYTES, NoSecret
 from .logs import Write
 from .stamps import LOOK_SECONDS, Stamp, stamp_file
 
-__all__ = ["SecretFiles", "read_secret_files", "watch_secrets"]
+__all__ = ["SecretFiles", "open_regular", "read_secret_files", "watch_secrets"]
 
 # A FIFO that nobody writes to would be waited for; a device has no end.
 _FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -36,7 +36,7 @@ def read_secret_files(paths: Iterable[str]) -> dict[str, bytes | NoSecret]:
 
 def _read(path: str) -> bytes | NoSecret:
     try:
-        with open(path, "rb", opener=_open) as file:
+        with open(path, "rb", opener=open_regular) as file:
             return file.read(MAX_SECRET_BYTES + 1)
     except OSError as error:
         return NoSecret(f"the file cannot be read: {error.strerror or error}")
@@ -44,8 +44,8 @@ def _read(path: str) -> bytes | NoSecret:
         return NoSecret(f"the file cannot be read: {error}")
 
 
-def _open(path: str, _: int) -> int:
-    """Open a file that cannot keep us waiting.
+def open_regular(path: str, _: int = os.O_RDONLY) -> int:
+    """Open a file that cannot keep us waiting, to read it: an `opener` of `open`.
 
     Raises:
         OSError: It cannot be opened, or is no file.

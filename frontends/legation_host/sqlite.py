@@ -29,6 +29,7 @@ import anyio.lowlevel
 import anyio.to_thread
 from attrs import field
 
+from legation.diagnosis.engines import BugSeverity
 from legation.store.failures import (
     Busy,
     CommitLost,
@@ -43,7 +44,7 @@ from legation.store.units import Dialect, Unit
 from legation.values import define
 
 from .commit_lock import WAIT_SECONDS as LOCK_SECONDS
-from .commit_lock import open_commit_lock
+from .commit_lock import has_wal_reset_bug, open_commit_lock
 from .logs import Write, quiet
 from .long_reads import LongReads
 from .names import Names, place_beside
@@ -141,6 +142,10 @@ class SqliteDatabase:
     is one connection, so that reads go through the writer too.
 
     A caller cancelled while it waits does not learn whether its unit was committed.
+
+    Attributes:
+        disk: The bytes of its file system, and those that are free, as it was inspected last.
+        wal_reset_bug: How grave it is that SQLite has the WAL-reset bug; None where it has it not.
     """
 
     def __init__(
@@ -162,8 +167,12 @@ class SqliteDatabase:
         self._file = None if in_memory else file_id(path)
         self._lock = None if in_memory else open_commit_lock(path, name, write, version)
         self._lock_fd = None if self._lock is None else self._lock.fd
+        self.wal_reset_bug: BugSeverity | None = None
+        if not in_memory and has_wal_reset_bug(version):
+            self.wal_reset_bug = "medium" if self._lock is None else "low"
         self.names = Names(name, None if in_memory else place_beside(path), write)
         self._replaced = self._refused = False
+        self.disk: tuple[int, int] | None = None
         self._looking = False
         self._reader = None if path == MEMORY else connect(path, read_only=True)
         self._writing, self._reading = _Limit(), _Limit()
@@ -266,6 +275,7 @@ class SqliteDatabase:
             if self._is_replaced():
                 return True
             disk = shutil.disk_usage(self.path)
+            self.disk = disk.total, disk.free
             return disk.total == 0 or disk.free >= ROOM
         except OSError:
             return True

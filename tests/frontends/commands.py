@@ -59,6 +59,7 @@ CALLS = {
     "chat": Call(reads=False),
     "check": Call(),
     "console": Call((), (*_KEY, "--no-browser")),
+    "doctor": Call((), ("--offline",)),
     "explain": Call(("none", "GET", "/agents")),
     "init": Call(("keys",), takes_platform=False, reads=False),
     "keys new": Call(takes_platform=False, reads=False),

@@ -31,6 +31,7 @@ NAMES = {
     "chat": set[str](),
     "check": {"routes", "claims", "tools", "channels", "unsafe"},
     "console": {"url"},
+    "doctor": {"facts", "findings"},
     "explain": {"allowed"},
     "init": {"name", "folder", "files"},
     "keys new": {"private", "public", "algorithm", "public_key"},

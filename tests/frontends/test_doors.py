@@ -261,7 +261,7 @@ def test_the_cases_have_every_finding_that_there_is() -> None:
 
 
 def find_patterns(source: Path) -> set[str]:
-    """Return a pattern for the path of each `Finding(…)` in `source`, made or named just before."""
+    """Return a pattern for the path of each `find(…)` in `source`, made or named just before."""
     found: set[str] = set()
     for function in ast.walk(ast.parse(source.read_text())):
         if not isinstance(function, ast.FunctionDef):
@@ -274,8 +274,8 @@ def find_patterns(source: Path) -> set[str]:
             if isinstance(target, ast.Name)
         }
         for call in ast.walk(function):
-            if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "Finding":
-                path = call.args[0]
+            if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "find":
+                path = call.args[1]
                 path = names[path.id] if isinstance(path, ast.Name) else path
                 if not isinstance(path, ast.Attribute):  # `weak.path`: of a secret
                     found.add(_pattern(path))
@@ -491,4 +491,4 @@ def ask(client: socket.socket, host: str) -> list[str]:
 
 
 def test_a_finding_has_the_members_of_its_line() -> None:
-    assert {*asdict(careful().find_unsafe()[0])} == {"path", "message", "severity"}
+    assert {*asdict(careful().find_unsafe()[0])} == {"path", "message", "severity", "code"}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -317,3 +318,17 @@ def test_what_is_no_file_and_no_toml_is_said(folder: Path) -> None:
         from_file(folder / "platform.toml", {})
     with pytest.raises(LoadError, match="is not TOML"):
         from_file(written(folder, platform="["), {})
+
+
+def test_a_file_of_keys_that_is_a_pipe_keeps_nobody_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "keys.json")
+    path = tmp_path / "platform.toml"
+    path.write_text(
+        '[platform]\nauthorization = true\n[authorization_config]\njwks_file = "keys.json"\n'
+    )
+
+    with pytest.raises(LoadError, match=r"authorization_config\.jwks_file: .*it is not a file"):
+        from_file(path, {})
+    (missing,) = from_file(path, {}, needs_secrets=False).missing
+    assert missing.path == "authorization_config.jwks_file"
+    assert missing.message.endswith("keys.json: it is not a file")

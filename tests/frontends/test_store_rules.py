@@ -47,6 +47,7 @@ FOR_ALL_OWNERS: Final = {
     "EXPIRE": "a node lets go of leases of its own, which it names; nobody asks for it",
     "LEASED_RUNS": "as EXPIRE: a node compares its leases with what it executes",
     "ANY_EXPIRED": "a node looks for runs whose node has died, whoever's they are",
+    "ANY_ORPHANS": "who has the database counts runs whose node has died, by `legation doctor`",
     "ANY_EXPIRY": "as ANY_EXPIRED: the time alone at which the next lease is over",
     "ANY_UNHOSTED": "as ANY_WAITING: numbers of what nobody hosts",
     "ANY_WAITING": "a node looks for runs that nobody executes, whoever's they are",

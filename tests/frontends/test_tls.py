@@ -36,7 +36,9 @@ class Pair:
     serial: int
 
 
-def write_pair(folder: Path, *, name: str = "cert", password: bytes | None = None) -> Pair:
+def write_pair(
+    folder: Path, *, name: str = "cert", password: bytes | None = None, hours: int = 1
+) -> Pair:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     now = datetime.now(UTC)
@@ -47,7 +49,7 @@ def write_pair(folder: Path, *, name: str = "cert", password: bytes | None = Non
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=hours))
         .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
         .sign(key, hashes.SHA256())
     )
@@ -238,6 +240,31 @@ def test_a_new_certificate_is_served_after_sighup(tmp_path: Path, count: str) ->
             der = after.getpeercert(binary_form=True)
             assert der is not None
             assert x509.load_der_x509_certificate(der).serial_number == renewed.serial
+
+
+def test_the_end_of_the_certificate_is_measured_and_is_another_after_sighup(
+    tmp_path: Path,
+) -> None:
+    name = b"legation_certificate_expires_timestamp_seconds"
+    pair = write_pair(tmp_path)
+    tls = ("--certfile", pair.certfile, "--keyfile", pair.keyfile)
+    with running(write_platform(tmp_path), "--port", "0", *tls) as command:
+        served = Served(command, pair, command.port(), tmp_path)
+
+        def read_end() -> float:
+            with closing(served.connect(trusted=pair.certfile)) as client:
+                _, body = ask(client, "/metrics/prometheus")
+            lines = [line for line in body.splitlines() if line.startswith(name)]
+            return float(lines[0].split()[-1]) if lines else 0.0
+
+        command.until(read_end)
+        before = read_end()
+        write_pair(tmp_path, hours=3)
+        command.signal(signal.SIGHUP)
+        command.until(lambda: command.named("certificate_reloaded"))
+        command.until(lambda: read_end() > before)
+
+        assert 2 * 3600 - 60 < read_end() - before < 2 * 3600 + 600
 
 
 def test_a_broken_certificate_leaves_the_old_one(tmp_path: Path) -> None:

@@ -50,6 +50,9 @@ class TokenRefused:
 
 _JWKS: Final = "authorization_config.jwks_file"
 _REVOCATIONS: Final = "authorization_config.revocations_file"
+_KEYS: Final = "authorization_config.verification_keys"
+_FILES: Final = ("authorization_config.jwks", _REVOCATIONS)
+"""The beginnings of the paths of faults that are those of files."""
 
 CANNOT_BE_READ: Final = "cannot be read"
 
@@ -323,14 +326,24 @@ def open_authenticator(
 ) -> tuple[Authenticator, tuple[Fault, ...]]:
     """Make the authenticator, and return what is missing; without a key it refuses every token.
 
+    A file that cannot be used is missing, too, where it is not `needed`.
+
     Raises:
         ConfigurationError: There are keys that are unsafe or useless; or none, where one is
             `needed`.
     """
+    missing: tuple[Fault, ...]
     if needed or config.verification_keys or config.jwks_file is not None:
-        return make_authenticator(config, platform_id, jwks, revocations), ()
-    problems = _keys(config, (), None)
-    missing = () if isinstance(problems, KeySet) else problems
+        try:
+            return make_authenticator(config, platform_id, jwks, revocations), ()
+        except ConfigurationError as error:
+            missing = tuple(one for one in error.faults if one.path.startswith(_FILES))
+            # Without the file there is no key at all, perhaps: that is no other fault.
+            if needed or {one.path for one in error.faults} - {_KEYS, *(m.path for m in missing)}:
+                raise
+    else:
+        problems = _keys(config, (), None)
+        missing = () if isinstance(problems, KeySet) else problems
     nobody = KeySet(config.algorithm, {}, (), (), (), b"")
     return _make(config, platform_id, nobody, NONE_REVOKED), missing
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from ..config import DEFAULT_EXCLUDED_ROUTES, AuthorizationConfig, PlatformConfig
+from ..findings import SEVERITIES, Finding, Severity, find, sort_findings
 from ..http.cors import DEFAULT_ORIGIN
 from ..http.refusals import Fault
 from ..http.trust_guard import is_host_name
@@ -29,11 +30,6 @@ __all__ = [
     "is_plain_http",
     "posture",
 ]
-
-Severity: TypeAlias = Literal["low", "medium", "high"]
-"""How grave a finding is: `high` lets strangers in; `low` is the lack of a second lock."""
-
-SEVERITIES: Final[tuple[Severity, ...]] = get_args(Severity)
 
 Reach: TypeAlias = Literal["unknown", "machine", "network"]
 """Who reaches a platform: nobody knows, this machine alone, or others."""
@@ -60,15 +56,6 @@ _NO_HSTS: Final = "is off: a browser may be led to plain HTTP once"
 _ANY_AUDIENCE: Final = "is off: a token that was issued for another service is taken"
 _DEFAULT_PAGE: Final = f"pages of {DEFAULT_ORIGIN} may call the platform; false forbids it"
 _READABLE: Final = "is not HTTPS: what is sent to {} can be read on the way"
-
-
-@frozen
-class Finding:
-    """One unsafe setting: where, why it is, and how grave that is."""
-
-    path: str
-    message: str
-    severity: Severity = "medium"
 
 
 @frozen
@@ -103,25 +90,25 @@ def posture(
         door: The way in which requests reach it.
         weak: The secrets of channels that can be guessed.
     """
-    found = [*_findings(config, door), *(Finding(w.path, w.message, "high") for w in weak)]
-    return tuple(sorted(found, key=lambda one: -SEVERITIES.index(one.severity)))
+    guessable = (find("secret_weak", one.path, one.message) for one in weak)
+    return sort_findings((*_findings(config, door), *guessable))
 
 
 def _findings(config: PlatformConfig, door: Door) -> Iterator[Finding]:
     if config.authorization:
         yield from _token_findings(config.authorization_config)
         if not config.audit.keys:
-            yield Finding("audit.keys", _KEYLESS, "low")
+            yield find("audit_unkeyed", "audit.keys", _KEYLESS)
         if config.cors_default_origin and DEFAULT_ORIGIN not in config.cors_allowed_origins:
-            yield Finding("platform.cors_default_origin", _DEFAULT_PAGE, "low")
+            yield find("default_origin_allowed", "platform.cors_default_origin", _DEFAULT_PAGE)
     else:
         alone = door.reach == "machine" or door.local_only
-        yield Finding("platform.authorization", _OFF, "low" if alone else "high")
+        yield find("authorization_off", "platform.authorization", _OFF, "low" if alone else None)
     yield from _door_findings(door)
     for index, template in enumerate(config.authorization_config.excluded_routes):
         if template not in _HARMLESS:
             where = f"authorization_config.excluded_routes[{index}]"
-            yield Finding(where, f"{template} is open to everybody", "high")
+            yield find("route_open", where, f"{template} is open to everybody")
     yield from _origin_findings(config)
     yield from _address_findings(config)
     yield from _limit_findings(config.limits)
@@ -130,45 +117,50 @@ def _findings(config: PlatformConfig, door: Door) -> Iterator[Finding]:
 def _token_findings(authorization: AuthorizationConfig) -> Iterator[Finding]:
     """Yield what is unsafe about the tokens that are taken."""
     if not authorization.verify_audience:
-        yield Finding("authorization_config.verify_audience", _ANY_AUDIENCE, "low")
+        yield find("audience_unchecked", "authorization_config.verify_audience", _ANY_AUDIENCE)
     if "exp" not in authorization.require and authorization.max_lifetime_seconds is None:
-        yield Finding("authorization_config.require", _ENDLESS, "low")
+        yield find("expiry_not_required", "authorization_config.require", _ENDLESS)
     if authorization.algorithm.startswith("HS"):
         for index, secret in enumerate(authorization.verification_keys):
             if (weakness := find_weakness(secret, KEY_BITS)) is not None:
-                yield Finding(f"authorization_config.verification_keys[{index}]", weakness, "high")
+                where = f"authorization_config.verification_keys[{index}]"
+                yield find("secret_weak", where, weakness)
 
 
 def _door_findings(door: Door) -> Iterator[Finding]:
     if door.reach == "network" and not door.encrypted and not door.proxied:
-        yield Finding("server.tls", _PLAIN)
+        yield find("tls_off", "server.tls", _PLAIN)
     if door.reach == "network" and door.encrypted and not door.hsts:
-        yield Finding("server.hsts", _NO_HSTS, "low")
+        yield find("hsts_off", "server.hsts", _NO_HSTS)
 
 
 def _origin_findings(config: PlatformConfig) -> Iterator[Finding]:
     for index, origin in enumerate(config.cors_allowed_origins):
         where = f"platform.cors_allowed_origins[{index}]"
         if (parts := _ORIGIN.fullmatch(origin)) is None:
-            yield Finding(where, _NO_ORIGIN.format(origin))
+            yield find("origin_invalid", where, _NO_ORIGIN.format(origin))
         elif parts[1] != "https" and parts[2] not in _LOOPBACK:
-            yield Finding(where, f"{origin} is not HTTPS: its pages can be forged on the way")
+            message = f"{origin} is not HTTPS: its pages can be forged on the way"
+            yield find("origin_plain_http", where, message)
     for index, name in enumerate(config.allowed_hosts):
         if not is_host_name(name):
-            yield Finding(f"platform.allowed_hosts[{index}]", _NO_HOST.format(name))
+            yield find("host_invalid", f"platform.allowed_hosts[{index}]", _NO_HOST.format(name))
 
 
 def _address_findings(config: PlatformConfig) -> Iterator[Finding]:
     """Yield the addresses of others to which keys, tokens and texts are sent in the clear."""
     if config.notify is not None and is_plain_http(config.notify.url):
-        yield Finding("notify.url", "is not HTTPS: what it is told of runs can be read on the way")
+        message = "is not HTTPS: what it is told of runs can be read on the way"
+        yield find("plain_http", "notify.url", message)
     for model in config.models:
         if is_plain_http(getattr(model, "base_url", None)):
-            yield Finding(f"models.{model.name}.base_url", _READABLE.format("the model"))
+            where = f"models.{model.name}.base_url"
+            yield find("plain_http", where, _READABLE.format("the model"))
     for channel in config.channels:
         for key in ("api_base_url", "reply_url"):
             if is_plain_http(getattr(channel, key, None)):
-                yield Finding(f"channels.{channel.id}.{key}", _READABLE.format("the channel"))
+                where = f"channels.{channel.id}.{key}"
+                yield find("plain_http", where, _READABLE.format("the channel"))
 
 
 def is_plain_http(url: Any) -> bool:
@@ -186,19 +178,21 @@ _OF_NODE: Final = ("runs", "model_calls", "streams", "followers")
 def _limit_findings(limits: PlatformLimits) -> Iterator[Finding]:
     rate, burst = limits.requests_per_second, limits.request_burst
     if not rate:
-        yield Finding("limits.requests_per_second", "is 0: whoever asks without end is answered")
+        message = "is 0: whoever asks without end is answered"
+        yield find("limit_off", "limits.requests_per_second", message)
     elif burst < rate:
         message = f"is less than requests_per_second ({rate:g}): who asks evenly is refused, too"
-        yield Finding("limits.request_burst", message)
+        yield find("limit_contradictory", "limits.request_burst", message)
     for name in _OF_NODE:
         own, of_node = getattr(limits, name), getattr(limits.node, name)
         if own > of_node:
             message = f"is more than limits.node.{name} ({of_node}): no node has so many"
-            yield Finding(f"limits.{name}", message)
+            yield find("limit_contradictory", f"limits.{name}", message)
     for name in (*_OF_NODE, "waiting", "requests_per_second", "tokens_per_day", "stored_bytes"):
         nobody, everybody = getattr(limits.anonymous, name), getattr(limits, name)
         if nobody is not None and everybody is not None and nobody > everybody:
             message = f"is more than limits.{name} ({everybody:g}): who has no name gets more"
-            yield Finding(f"limits.anonymous.{name}", message)
+            yield find("limit_contradictory", f"limits.anonymous.{name}", message)
     if limits.stored_bytes is not None and limits.state_bytes > limits.stored_bytes:
-        yield Finding("limits.state_bytes", "is more than limits.stored_bytes: none is so large")
+        message = "is more than limits.stored_bytes: none is so large"
+        yield find("limit_contradictory", "limits.state_bytes", message)

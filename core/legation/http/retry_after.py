@@ -1,4 +1,7 @@
-"""The field `Retry-After`: the time that a server asks its client to wait (RFC 9110 10.2.3)."""
+"""Times in the fields of a response: a date, and `Retry-After`, for which a client is to wait.
+
+RFC 9110 sections 5.6.7 and 10.2.3.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-__all__ = ["LONGEST_SECONDS", "parse_retry_after"]
+__all__ = ["LONGEST_SECONDS", "parse_http_date", "parse_retry_after"]
 
 LONGEST_SECONDS: Final = 24 * 3600
 """Whoever asks for more than a day is understood to ask for a day."""
@@ -32,13 +35,14 @@ def parse_retry_after(headers: Mapping[str, str], now_us: int) -> int | None:
     value = headers.get("retry-after", "").strip()
     if re.fullmatch(r"[0-9]{1,9}", value, re.ASCII):
         return min(int(value), LONGEST_SECONDS)
-    at_us = _http_date_us(value)
+    at_us = parse_http_date(value)
     if at_us is None:
         return None
     return min(max(-((now_us - at_us) // 1_000_000), 0), LONGEST_SECONDS)
 
 
-def _http_date_us(value: str) -> int | None:
+def parse_http_date(value: str) -> int | None:
+    """Return the microseconds since the epoch that a date says; None where it cannot be read."""
     found = _HTTP_DATE.fullmatch(value)
     if not found:
         return None

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from attrs import field
 
-from ..effects import Program
+from ..effects import Fetch, Program
 from ..http.messages import compact_json
 from ..http.sse import ForeignEvent
 from ..values import define, frozen
@@ -105,10 +105,17 @@ class AnthropicMessages(HostedModel):
             ModelFailed: There is no answer.
         """
         body = compact_json(self.encode(prompt)).encode("utf-8", "replace")
-        key = (("x-api-key", self.api_key),) if self.api_key else ()
-        question = self.question("/v1/messages", (("anthropic-version", VERSION), *key), body)
+        question = self.question("/v1/messages", self._headers(), body)
         taken = frozenset(call.id for message in prompt.messages for call in message.calls)
         return (yield from ask(question, lambda: _Answer(self.id, taken, self._signs()), listener))
+
+    def list_models(self, *, with_key: bool = True) -> Fetch:
+        """Return the request for the first of the models (Anthropic API reference, Models)."""
+        return self.small_question("/v1/models?limit=1", self._headers(with_key=with_key))
+
+    def _headers(self, *, with_key: bool = True) -> tuple[tuple[str, str], ...]:
+        key = (("x-api-key", self.api_key),) if self.api_key and with_key else ()
+        return (("anthropic-version", VERSION), *key)
 
     def _signs(self) -> bool:
         """Return whether what is thought there is signed, all of it."""

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from attrs import field, validators
 
-from ..effects import Program
+from ..effects import Fetch, Program
 from ..http.messages import compact_json
 from ..http.sse import ForeignEvent
 from ..values import define, frozen
@@ -98,10 +98,16 @@ class ChatCompletions(HostedModel):
             ModelFailed: There is no answer.
         """
         body = compact_json(self.encode(prompt)).encode("utf-8", "replace")
-        headers = (("authorization", f"Bearer {self.api_key}"),) if self.api_key else ()
-        question = self.question("/chat/completions", headers, body)
+        question = self.question("/chat/completions", self._key_header(), body)
         taken = frozenset(call.id for message in prompt.messages for call in message.calls)
         return (yield from ask(question, lambda: _Completion(self.id, taken), listener))
+
+    def list_models(self, *, with_key: bool = True) -> Fetch:
+        """Return the request for the list of models (OpenAI API reference, Models)."""
+        return self.small_question("/models", self._key_header() if with_key else ())
+
+    def _key_header(self) -> tuple[tuple[str, str], ...]:
+        return (("authorization", f"Bearer {self.api_key}"),) if self.api_key else ()
 
     def encode(self, prompt: Prompt) -> dict[str, Any]:
         """Return the body of the request."""

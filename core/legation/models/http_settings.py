@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from attrs import Attribute, field
 
+from ..effects import Fetch
 from ..values import frozen
 from .conversation import Prompt
 from .exchange import Question
@@ -20,6 +21,9 @@ PICTURES: Final = ("image/gif", "image/jpeg", "image/png", "image/webp")
 
 MAX_BYTES: Final = 32 << 20
 """Of one answer on the wire: a token takes 200 to 300 bytes there."""
+
+LIST_SECONDS: Final = 5.0
+"""For the list of models."""
 
 _VISIBLE: Final = re.compile(r"[!-~]+")
 _MOST_RETRIES: Final = 10
@@ -128,6 +132,16 @@ class HostedModel:
             retries=self.retries,
             max_bytes=self.max_bytes,
         )
+
+    def list_models(self, *, with_key: bool = True) -> Fetch:
+        """Return the cheapest request that is documented: no token is spent on it."""
+        raise NotImplementedError
+
+    def small_question(self, path: str, headers: tuple[tuple[str, str], ...]) -> Fetch:
+        """Return a request to `path` that asks for a little, and waits for no longer than that."""
+        url = self.base_url.rstrip("/") + path
+        accept = ("accept", "application/json")
+        return Fetch("GET", url, (accept, *headers), timeout_seconds=LIST_SECONDS)
 
     def token_limit(self, prompt: Prompt) -> int | None:
         """Return the lower of the two limits of tokens, None without any."""

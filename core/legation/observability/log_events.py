@@ -671,7 +671,7 @@ _LISTED: Final = (
     LogEvent(
         "setting_unsafe",
         ("info", "warning"),
-        ("path", "message", "severity"),
+        ("path", "message", "severity", "code"),
         "A setting that can be served, but is unsafe, as `legation check` finds it; written at the"
         " start.  The level is `info` where the `severity` is `low`.",
     ),

@@ -36,11 +36,12 @@ LONGEST_WAIT_US: Final = 24 * 3600 * 1_000_000
 """So long an item waits at most for its next attempt."""
 
 
-def fill_clock(text: str, postgresql: str | None = None) -> Sql:
+def fill_clock(text: str, postgresql: str | None = None, *, registered: bool = True) -> Sql:
     """Return the statement in which `$CLOCK` is the database's own clock, in microseconds."""
     return Sql(
         text.replace("$CLOCK", _SQLITE_CLOCK),
         (text if postgresql is None else postgresql).replace("$CLOCK", _POSTGRESQL_CLOCK),
+        registered=registered,
     )
 
 

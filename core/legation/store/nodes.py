@@ -31,6 +31,7 @@ __all__ = [
     "ClusterClock",
     "OtherNode",
     "advance",
+    "list_nodes",
 ]
 
 BEATS: Final = 6
@@ -193,7 +194,7 @@ class Beat(Unit[Beaten]):
         suspect_us = clock.up_us - _SUSPECT_BEATS * self.lease_us // BEATS
         times = {"up_us": clock.up_us, "gap_us": clock.gap_us, "suspect_us": suspect_us}
         dead = yield _DELETE(node=self.node, **times)
-        nodes = [_make_node(*row) for row in (yield _LIST())]
+        nodes = yield from list_nodes()
         yield _ENTER.of(
             self,
             up_us=clock.up_us,
@@ -210,6 +211,11 @@ class Beat(Unit[Beaten]):
             others=tuple(node for node in nodes if node.name != self.node),
             buried=tuple(name for (name,) in dead),
         )
+
+
+def list_nodes() -> Statements[tuple[OtherNode, ...]]:
+    """Return every node that nobody has taken for dead, by name."""
+    return tuple(_make_node(*row) for row in (yield _LIST()))
 
 
 def _make_node(name: str, place: str, hosts: str, *rest: Any) -> OtherNode:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any, Final
 
 import pytest
@@ -11,11 +12,12 @@ from legation.access.authenticator import (
     KeysTrouble,
     TokenRefused,
     make_authenticator,
+    open_authenticator,
 )
 from legation.access.decide import Principal
 from legation.config import AuthorizationConfig, ConfigurationError
 from legation.http.messages import Request
-from legation.http.refusals import Unauthenticated
+from legation.http.refusals import Fault, Unauthenticated
 
 from ...callers import NOW, Issuer
 
@@ -207,3 +209,48 @@ def test_a_gate_that_would_not_close_is_not_opened(config: AuthorizationConfig, 
 
 def test_who_is_trusted_is_nobody_in_particular() -> None:
     assert Principal(trusted=True) == TRUSTED
+
+
+# --- a platform that is not served needs no file --------------------------------------------------
+
+
+FILES: Final = AuthorizationConfig(jwks_file="keys.json", revocations_file="revoked.json")
+
+
+def paths_of(faults: Iterable[Fault]) -> list[str]:
+    return [fault.path.removeprefix("authorization_config.") for fault in faults]
+
+
+@pytest.mark.parametrize(
+    ("config", "jwks", "revocations", "missing"),
+    [
+        (FILES, None, None, ["jwks_file", "revocations_file"]),
+        (FILES, b"{", b"{", ["jwks", "revocations_file"]),
+        (AuthorizationConfig(jwks_file="keys.json"), None, None, ["jwks_file"]),
+        (AuthorizationConfig(), None, None, ["verification_keys"]),
+        (ISSUER.authorization(revocations_file="r"), None, None, ["revocations_file"]),
+        (ISSUER.authorization(), None, None, []),
+    ],
+    ids=["none", "broken", "keys alone", "no key", "revocations alone", "whole"],
+)
+def test_what_cannot_be_read_is_missing_and_lets_nobody_in(
+    config: AuthorizationConfig,
+    jwks: bytes | None,
+    revocations: bytes | None,
+    missing: list[str],
+) -> None:
+    opened, faults = open_authenticator(config, "demo", jwks, revocations, needed=False)
+
+    assert paths_of(faults) == missing
+    assert isinstance(known(opened, ISSUER.token()), TokenRefused) == bool(missing)
+    if missing:
+        with pytest.raises(ConfigurationError):
+            open_authenticator(config, "demo", jwks, revocations, needed=True)
+
+
+def test_a_key_of_the_configuration_that_is_unsafe_is_a_fault_in_any_case() -> None:
+    config = AuthorizationConfig(verification_keys=["no key"], jwks_file="keys.json")
+
+    with pytest.raises(ConfigurationError) as refused:
+        open_authenticator(config, "demo", None, needed=False)
+    assert "verification_keys[0]" in paths_of(refused.value.faults)

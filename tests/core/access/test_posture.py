@@ -60,7 +60,9 @@ def test_tokens_that_may_live_for_ever_are_a_finding() -> None:
 def test_authorization_that_is_off_is_a_finding() -> None:
     told = "is off: whoever reaches it may do anything"
 
-    assert posture(PlatformConfig()) == (Finding("platform.authorization", told, "high"),)
+    assert posture(PlatformConfig()) == (
+        Finding("platform.authorization", told, "high", code="authorization_off"),
+    )
 
 
 @pytest.mark.parametrize("door", [Door("machine"), Door(local_only=True)], ids=str)

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from attrs import asdict
-
 from ...access.posture import posture
 from ...effects import Program, ThisNode
 from ...http.messages import Response, json_response
@@ -76,4 +74,4 @@ def get_posture(call: Call) -> Response:
     """Return every setting that is unsafe, as `legation check` finds it."""
     registry = call.registry
     findings = posture(registry.config, call.surface.settings.door, registry.weak)
-    return json_response(200, {"data": [asdict(found) for found in findings]})
+    return json_response(200, {"data": [found.as_json() for found in findings]})

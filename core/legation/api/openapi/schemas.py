@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from attrs import fields
 
-from ...access.posture import SEVERITIES
 from ...access.trust_files import FileState
+from ...findings import FINDINGS, SEVERITIES
 from ...migrations.catalogue import CATALOGUE
 from ...migrations.plan import Direction
 from ...runs.output import MEDIA
@@ -300,9 +300,11 @@ _PLATFORM: Final[Mapping[str, Schema]] = {
     "Posture": object_of({"data": list_of(ref("Finding"))}),
     "Finding": object_of(
         {
+            "code": one_of_words(*FINDINGS),
             "path": text(examples=["platform.authorization"]),
             "message": text(examples=["is off: whoever reaches it may do anything"]),
             "severity": one_of_words(*SEVERITIES),
+            "remedy": text(description="What to do"),
         },
         description="One unsafe setting: where, and why it is",
     ),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 import pytest
-from attrs import asdict
 
 from legation import Database
 from legation.access.posture import posture
@@ -88,7 +87,7 @@ def test_the_posture_is_what_the_check_finds() -> None:
     with Client(platform) as client:
         found = client.get("/posture").expect_success().json()["data"]
 
-    assert found == [asdict(one) for one in posture(platform.config)]
+    assert found == [one.as_json() for one in posture(platform.config)]
     assert [one["path"] for one in found] == [
         "platform.authorization",
         "platform.cors_allowed_origins[0]",
