@@ -168,9 +168,9 @@ def test_attempts_that_hang_count_as_long_as_they_hang_but_a_minute_at_most() ->
     script: list[Any] = []
     for attempt in range(16):
         script += [(Transact("main", UNIT), CommitLost("")), *waits(attempt * 70_000_000)]
-    script.append((Transact("main", UNIT), Unavailable("away")))
     with pytest.raises(Unavailable):
-        play(persist("main", UNIT), script)
+        play(persist("main", UNIT), [*script, (Transact("main", UNIT), Unavailable("away"))])
+    assert play(persist("main", UNIT), [*script, (Transact("main", UNIT), ("r",))]) == ("r",)
 
 
 def test_only_what_passes_is_tried_again_unless_named() -> None:
