@@ -20,6 +20,7 @@ from .channels import channels
 from .chat import chat
 from .check import check, explain
 from .console import console
+from .dead_letters import dead_letters
 from .failing import CannotGoOn
 from .init import init
 from .keys import keys
@@ -28,6 +29,7 @@ from .openapi import openapi
 from .replay import replay
 from .retention import retention
 from .round import round_once
+from .runs import runs
 from .serve import serve
 from .token import token
 from .users import users
@@ -96,9 +98,11 @@ for command in (
     explain,
     audit,
     channels,
+    dead_letters,
     openapi,
     replay,
     retention,
+    runs,
     users,
 ):
     main.add_command(command)
