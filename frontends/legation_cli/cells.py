@@ -30,7 +30,7 @@ def _encode(value: object) -> str:
 
 def show_fields(values: Mapping[str, Any]) -> None:
     """Print a value in each line, with its name; what is not known is left out."""
-    known = {name: value for name, value in values.items() if value not in (None, [], {})}
+    known = {name: value for name, value in values.items() if value not in (None, "", [], {})}
     width = max(map(len, known), default=0)
     for name, value in known.items():
         click.echo(f"{name.ljust(width)}  {fit_cell(value, _FIELD)}")

@@ -13,7 +13,7 @@ from legation.access.decide import owner_of
 from legation.api.handlers.all_runs import ListAllRunsQuery, MergedRuns, describe_run, merge_runs
 from legation.hosted.audit_settings import AUDIT_KEYS
 from legation.http.sse import Decoder, ForeignEvent
-from legation.runs.lookup import (
+from legation.runs.found_runs import (
     FoundRun,
     cancel_run,
     describe_found,
@@ -134,7 +134,8 @@ def show(run_id: str, platform_name: str | None, database: str | None, as_json: 
         print_json(described)
         return
     run = described.pop("run")
-    shown = {"input": as_object(run.get("input")).get("input_content")}
+    component = "{kind}:{id}".format(**described["component"])
+    shown = {"component": component, "input": as_object(run.get("input")).get("input_content")}
     show_fields({**described, **shown, "content": run.get("content")})
 
 

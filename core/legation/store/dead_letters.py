@@ -43,11 +43,14 @@ def _write(statement: str, queue: LeasedQueue[Any, Any]) -> Sql:
     """Return `statement` on `queue`, of which `{chosen}` are the letters that are meant."""
     since, name = queue.order[0], queue.name
     texts: list[str] = []
-    for among in (_AMONG, _AMONG_PG):
+    for among, picked in ((_AMONG, "in ({})"), (_AMONG_PG, "= any (array({}))")):
         chosen = _CHOSEN.format(since=since, among=among.format(name=name))
-        oldest = f"""{name} in (
+        # An array is made once.  Without statistics PostgreSQL would look for what is `in` them
+        # once for each dead letter that there is.
+        rows = f"""
         select {name} from {queue.table} where {chosen}
-        order by {", ".join(queue.order)} limit :limit)"""
+        order by {", ".join(queue.order)} limit :limit"""
+        oldest = f"{name} {picked.format(rows)}"
         told = {"chosen": chosen, "oldest": oldest, "table": queue.table, "name": name}
         told |= {"columns": queue.columns, "order": ", ".join(queue.order)}
         told["behind"] = ", ".join(f":after_{column}" for column in queue.order)

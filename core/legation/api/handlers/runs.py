@@ -48,7 +48,7 @@ from ...runs.cancellation import cancel
 from ...runs.continuation import go_on, turn_at_pause
 from ...runs.events import EventOrigin
 from ...runs.followers import Followed, RunLeft, RunStalled, join, resume, tail, tail_of_member
-from ...runs.lookup import find_top
+from ...runs.found_runs import find_top
 from ...runs.output import render_listed, run_json
 from ...runs.retry import Change, with_retry
 from ...runs.start import NewRun, start
