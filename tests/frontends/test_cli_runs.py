@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
+import subprocess
 import sys
-import threading
 import time
 import urllib.request
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
 
+import psycopg
 import pytest
 from click.testing import CliRunner, Result
 
 from legation_cli import main
-from legation_host.loading import load_platform
 
-from .hosted import hosted
+from ..trail_pages import ALL_DATA, entries_of_data
+from .command_kit import running
 
 PLATFORM: Final = """
 [databases.main]
@@ -108,21 +111,41 @@ def world(
     url = "sqlite:///main.db" if sqlite else request.getfixturevalue("postgres")
     Path("platform.toml").write_text(PLATFORM.format(url=url, delay=delay))
     path = list(sys.path)
-    with hosted(load_platform("platform.toml", {})) as address:
-        yield World(url, address)
+    # A process of its own: what one closes of a file takes the locks of the whole process.
+    with running("platform.toml", "--port", "0") as server:
+        yield World(url, server.until_served())
     sys.path[:] = path
 
 
-def entries(name: str = "main") -> list[tuple[str, str]]:
+def entries(world: World) -> list[tuple[str, str]]:
     """Return the operations and resources in the trail that are the local user's."""
-    exported = CliRunner().invoke(main, ["audit", "export", "platform.toml", name])
-    assert exported.exit_code == 0, exported.stderr
-    rows = [json.loads(line) for line in exported.stdout.splitlines()]
-    return [
-        (row["operation"], row["resource"])
-        for row in rows
-        if str(row.get("subject")).startswith("local:")
-    ]
+    if world.url.startswith("postgres"):
+        with psycopg.connect(world.url) as there:
+            rows = there.execute(ALL_DATA.encode()).fetchall()
+    else:
+        with closing(sqlite3.connect("main.db")) as here:
+            rows = here.execute(ALL_DATA).fetchall()
+    made = [one for one in entries_of_data(rows) if (one.subject or "").startswith("local:")]
+    return [(entry.operation, entry.resource) for entry in made]
+
+
+@contextmanager
+def follow(*command: str) -> Generator[subprocess.Popen[str]]:
+    """Run a command that follows a run; it is killed where the block fails."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        except BaseException:
+            process.kill()
+            raise
+
+
+def read_members(lines: Iterable[str], team: str) -> Iterator[str]:
+    """Yield the runs of members, as the events of a team tell of them."""
+    for line in lines:
+        data = json.loads(line)["data"]
+        if data.get("parent_run_id") == team:
+            yield data["run_id"]
 
 
 def test_runs_are_listed_with_the_filters_of_the_console(world: World) -> None:
@@ -145,6 +168,25 @@ def test_runs_are_listed_with_the_filters_of_the_console(world: World) -> None:
     assert table.stderr == "There may be more; --limit shows more.\n"
     assert typed("list", "--status", "ERROR").stdout == "No run.\n"
     assert typed("list", "--component", "desk").exit_code == 2
+    _refuse_wrong_ids(far)
+
+
+def _refuse_wrong_ids(run_id: str) -> None:
+    """Name a run that is nowhere, and one that two databases have."""
+    for command in ("show", "cancel", "follow"):
+        absent = typed(command, "no-such")
+        assert (absent.exit_code, absent.stderr) == (2, "Error: there is no run 'no-such'\n")
+        assert typed(command, run_id, "--database", "main").exit_code == 2
+        assert typed(command, run_id, "--database", "mian").exit_code == 2
+    text = Path("platform.toml").read_text()
+    Path("platform.toml").write_text(text + '\n[databases.again]\nurl = "sqlite:///again.db"\n')
+    with closing(sqlite3.connect("other.db")) as other, closing(sqlite3.connect("again.db")) as to:
+        other.backup(to)
+
+    several = typed("show", run_id)
+    assert several.exit_code == 2
+    assert "add --database (other, again)" in several.stderr
+    assert shown(run_id, "--database", "other")["status"] == "COMPLETED"
 
 
 def test_a_run_under_the_lease_of_another_node_is_cancelled_by_it(world: World) -> None:
@@ -157,10 +199,12 @@ def test_a_run_under_the_lease_of_another_node_is_cancelled_by_it(world: World) 
     again = typed("cancel", run_id, "--json")
     assert json.loads(again.stdout) == {"run_id": run_id, "db_id": "main", "status": "CANCELLED"}
     assert typed("cancel", run_id).stdout == f"{run_id} was over before: CANCELLED\n"
-    assert entries() == [("runs.cancel", f"sloth/{run_id}")]
+    assert entries(world) == [("runs.cancel", f"sloth/{run_id}")]
+    _cancel_a_team(world)
 
 
-def test_a_run_that_waits_is_cancelled_at_once_and_a_member_with_its_team(world: World) -> None:
+def _cancel_a_team(world: World) -> None:
+    """Cancel a run of a team that waits, at once; and one that is executed, with its member."""
     team = world.ask("/teams/crew/runs")
     waiting = world.ask("/teams/crew/runs")
     world.wait(team, "RUNNING")
@@ -168,29 +212,19 @@ def test_a_run_that_waits_is_cancelled_at_once_and_a_member_with_its_team(world:
     followed = typed("follow", waiting)
     assert (followed.exit_code, followed.stderr) == (1, f"{waiting}: CANCELLED\n")
 
-    lines: list[str] = []
-    thread = threading.Thread(
-        target=lambda: lines.extend(typed("follow", team, "--json").stdout.splitlines())
-    )
-    thread.start()
-    deadline = time.monotonic() + PATIENCE
-    member = None
-    while member is None:
-        assert time.monotonic() < deadline
-        members = [row for row in _members(world, team) if row != team]
-        member = members[0] if members else None
-    refused = typed("cancel", member)
-    assert (refused.exit_code, f"cancel {team!r} instead" in refused.stderr) == (2, True)
-    assert typed("cancel", team, "--wait", str(PATIENCE)).exit_code == 0
-    thread.join(PATIENCE)
-    names = [json.loads(line)["event"] for line in lines]
-    assert (names[0], names[-1]) == ("TeamRunStarted", "TeamRunCancelled")
-
-
-def _members(world: World, team: str) -> list[str]:
-    with urllib.request.urlopen(f"{world.address}/sessions/s/runs?user_id=ada") as answer:
-        rows = json.load(answer)
-    return [row["run_id"] for row in rows if row.get("parent_run_id") == team]
+    command = [sys.executable, "-m", "legation_cli", "runs", "follow", team, "--json"]
+    with follow(*command) as process:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        member = next(read_members(process.stdout, team))
+        refused = typed("cancel", member)
+        assert (refused.exit_code, f"cancel {team!r} instead" in refused.stderr) == (2, True)
+        ended = typed("cancel", team, "--wait", str(PATIENCE))
+        assert ended.exit_code == 0, ended.stderr
+        *_, last = process.stdout.readlines()
+    names = [json.loads(line)["event"] for line in (first, last)]
+    assert names == ["TeamRunStarted", "TeamRunCancelled"]
+    assert process.returncode == 1
 
 
 @pytest.mark.parametrize("delay", [1.0])
@@ -209,21 +243,3 @@ def test_a_run_is_followed_from_any_process_until_it_ends(world: World) -> None:
     assert "say this" in shown_as_text.stdout
     assert "agent:sloth" in shown_as_text.stdout
     assert shown(run_id)["run"]["content"] == "say this"
-
-
-def test_a_wrong_id_and_one_that_two_databases_have(world: World) -> None:
-    run_id = world.ask("/agents/far/runs")
-    world.wait(run_id, "COMPLETED")
-    for command in ("show", "cancel", "follow"):
-        absent = typed(command, "no-such")
-        assert (absent.exit_code, absent.stderr) == (2, "Error: there is no run 'no-such'\n")
-        assert typed(command, run_id, "--database", "main").exit_code == 2
-        assert typed(command, run_id, "--database", "mian").exit_code == 2
-    text = Path("platform.toml").read_text()
-    Path("platform.toml").write_text(text + '\n[databases.again]\nurl = "sqlite:///again.db"\n')
-    os.link("other.db", "again.db")
-
-    several = typed("show", run_id)
-    assert several.exit_code == 2
-    assert "add --database (other, again)" in several.stderr
-    assert shown(run_id, "--database", "other")["status"] == "COMPLETED"
