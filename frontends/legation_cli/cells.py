@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import click
 
-from .chat_screen import make_harmless
 from .terminal import show_table
 
 __all__ = ["fit_cell", "show_fields", "show_rows"]
@@ -19,6 +18,8 @@ _FIELD: Final = 1_000
 
 def fit_cell(value: object, most: int = _CELL) -> str:
     """Return `value` in one line of at most `most` characters, without what a terminal obeys."""
+    from .chat_screen import make_harmless  # for who looks at values alone
+
     text = value if isinstance(value, str) else _encode(value)
     line = make_harmless(" ".join(text[: 4 * most].split()))
     return line if len(line) <= most else f"{line[: most - 1]}…"

@@ -143,7 +143,8 @@ def show(letter_id: str, platform_name: str | None, as_json: bool, **options: An
         one = _Selection.load(platform_name, {**options, "ids": (letter_id,)})
         letters = one.read(_describe_whole(one))
     if not letters:
-        raise CannotGoOn(f"there is no dead letter {letter_id!r}")
+        click.echo(f"there is no dead letter {letter_id!r}", err=True)
+        raise SystemExit(1)
     if as_json:
         print_json(letters)
         return
@@ -166,6 +167,8 @@ def retry(platform_name: str | None, **options: Any) -> None:
 
     It goes on in small transactions, each with an audit entry (dead_letters.retry).  Where it ends
     half-way, it says what was done; typed again, it goes on with the rest.
+
+    Without a platform, platform.toml of this folder is taken, or else the demonstration.
     Exit code 1 says that there is no dead letter of one of the ids.
 
     \b
@@ -192,6 +195,8 @@ def discard(platform_name: str | None, **options: Any) -> None:
 
     It goes on in small transactions, each with an audit entry (dead_letters.discard).  Where it
     ends half-way, it says what was done; typed again, it goes on with the rest.
+
+    Without a platform, platform.toml of this folder is taken, or else the demonstration.
     Exit code 1 says that there is no dead letter of one of the ids, or that you said no.
 
     \b

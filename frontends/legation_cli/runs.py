@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -29,9 +29,6 @@ from legation.values import define, frozen
 from .audit_export import MomentText
 from .beside import change_beside, check_schemas, record_change
 from .cells import fit_cell, show_fields, show_rows
-from .chat_actions import Event, Say
-from .chat_json import as_object
-from .chat_screen import Screen, make_harmless
 from .failing import CannotGoOn, sentences, why
 from .json_output import json_option, print_json
 from .target import check_database, complete_platform, load_target, require_secrets
@@ -40,6 +37,9 @@ from .terminal import show_progress
 if TYPE_CHECKING:
     from legation import Platform
     from legation.effects import Program
+
+    from .chat_actions import Say, Tell
+    from .chat_screen import Screen
 
 __all__ = ["runs"]
 
@@ -135,7 +135,7 @@ def show(run_id: str, platform_name: str | None, database: str | None, as_json: 
         return
     run = described.pop("run")
     component = "{kind}:{id}".format(**described["component"])
-    shown = {"component": component, "input": as_object(run.get("input")).get("input_content")}
+    shown = {"component": component, "input": (run.get("input") or {}).get("input_content")}
     show_fields({**described, **shown, "content": run.get("content")})
 
 
@@ -266,11 +266,13 @@ class _Target:
         """Return the one run of this id.
 
         Raises:
-            CannotGoOn: There is none, or one in each of several databases.
+            SystemExit: There is none: the answer is no.
+            CannotGoOn: There is one in each of several databases.
         """
         found = self.read(find_run(self.databases, run_id), "Looking for the run")
         if not found:
-            raise CannotGoOn(f"there is no run {run_id!r}")
+            click.echo(f"there is no run {run_id!r}", err=True)
+            raise SystemExit(1)
         if len(found) > 1:
             names = ", ".join(one.database for one in found)
             raise CannotGoOn(f"several databases have a run {run_id!r}: add --database ({names})")
@@ -311,7 +313,7 @@ def _list(databases: tuple[str, ...], listed: ListRuns, limit: int) -> Program[M
 
 
 def _cells(run: Mapping[str, Any]) -> Sequence[str]:
-    component, tokens = run["component"], as_object(run["tokens"])
+    component, tokens = run["component"], run["tokens"] or {}
     began = run["started_at"] or run["created_at"]
     cells = (
         *(run["run_id"], run["status"], f"{component['kind']}:{component['id']}"),
@@ -354,24 +356,34 @@ class _Printer:
 
     as_json: bool
     _decoder: Decoder = field(factory=Decoder, init=False)
-    _screen: Screen = field(factory=Screen, init=False)
+    _screen: Screen = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        from .chat_screen import Screen  # for who follows a run alone
+
+        self._screen = Screen()
 
     def feed(self, data: bytes) -> None:
         """Print the events that are whole by now."""
+        from .chat_actions import Event
+
         for event in self._decoder.feed(data):
             if self.as_json:
                 click.echo(_as_line(event))
             else:
-                self._show(event)
-
-    def _show(self, event: ForeignEvent) -> None:
-        for shown in self._screen.show(Event(event.name, as_object(json.loads(event.data)))):
-            click.echo(make_harmless(shown.text), nl=not isinstance(shown, Say))
+                _print(self._screen.show(Event(event.name, json.loads(event.data))))
 
     def end(self) -> None:
         """End the line."""
-        for shown in self._screen.end():
-            click.echo(shown.text, nl=not isinstance(shown, Say))
+        _print(self._screen.end())
+
+
+def _print(pieces: Iterable[Say | Tell]) -> None:
+    from .chat_actions import Say
+    from .chat_screen import make_harmless
+
+    for piece in pieces:
+        click.echo(make_harmless(piece.text), nl=not isinstance(piece, Say))
 
 
 def _as_line(event: ForeignEvent) -> str:

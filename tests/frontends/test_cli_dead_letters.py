@@ -164,7 +164,7 @@ def test_one_is_shown_with_its_replies_and_without_its_text(world: World) -> Non
     assert "canary" not in both.stdout
     assert "id" in typed("show", "r1").stdout
     absent = typed("show", "no-such")
-    assert (absent.exit_code, absent.stderr) == (2, "Error: there is no dead letter 'no-such'\n")
+    assert (absent.exit_code, absent.stderr) == (1, "there is no dead letter 'no-such'\n")
 
 
 def test_they_are_retried_with_an_entry_in_the_trail(world: World) -> None:

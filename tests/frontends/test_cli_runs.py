@@ -175,8 +175,8 @@ def _refuse_wrong_ids(run_id: str) -> None:
     """Name a run that is nowhere, and one that two databases have."""
     for command in ("show", "cancel", "follow"):
         absent = typed(command, "no-such")
-        assert (absent.exit_code, absent.stderr) == (2, "Error: there is no run 'no-such'\n")
-        assert typed(command, run_id, "--database", "main").exit_code == 2
+        assert (absent.exit_code, absent.stderr) == (1, "there is no run 'no-such'\n")
+        assert typed(command, run_id, "--database", "main").exit_code == 1
         assert typed(command, run_id, "--database", "mian").exit_code == 2
     text = Path("platform.toml").read_text()
     Path("platform.toml").write_text(text + '\n[databases.again]\nurl = "sqlite:///again.db"\n')
