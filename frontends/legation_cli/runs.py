@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
-from attrs import evolve, field
+from attrs import evolve
 
 from legation.access.decide import owner_of
 from legation.api.handlers.all_runs import ListAllRunsQuery, MergedRuns, describe_run, merge_runs
@@ -24,7 +24,7 @@ from legation.runs.found_runs import (
 from legation.store.failures import StoreFailure
 from legation.store.listed_runs import ListRuns
 from legation.store.run_states import RunState
-from legation.values import define, frozen
+from legation.values import frozen
 
 from .audit_export import MomentText
 from .beside import change_beside, check_schemas, record_change
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from legation.effects import Program
 
     from .chat_actions import Say, Tell
-    from .chat_screen import Screen
 
 __all__ = ["runs"]
 
@@ -350,18 +349,14 @@ def _cancel_and_wait(one: _Target, found: FoundRun, wait: float) -> Program[Foun
 # --- Events -------------------------------------------------------------------------------------
 
 
-@define
 class _Printer:
     """Prints the events of a stream: as lines of JSON, or as a person reads them."""
 
-    as_json: bool
-    _decoder: Decoder = field(factory=Decoder, init=False)
-    _screen: Screen = field(init=False)
-
-    def __attrs_post_init__(self) -> None:
+    def __init__(self, *, as_json: bool) -> None:
         from .chat_screen import Screen  # for who follows a run alone
 
-        self._screen = Screen()
+        self.as_json = as_json
+        self._decoder, self._screen = Decoder(), Screen()
 
     def feed(self, data: bytes) -> None:
         """Print the events that are whole by now."""

@@ -71,7 +71,10 @@ KEYLESS: Final = PLATFORM.replace('[authorization_config]\njwks_file = "keys.jso
 NEEDING: Final = frozenset({"chat", "serve", "round", "channels register", "channels verify"})
 """The commands that use the secrets of channels or of models."""
 FORTUNATE: Final = {
-    **{"explain": 1, "check": 1, "replay": 1, "dead-letters show": 1},
+    "explain": 1,
+    "check": 1,
+    "replay": 1,
+    "dead-letters show": 1,
     **dict.fromkeys(("runs show", "runs cancel", "runs follow"), 1),
 }
 """Exit codes of commands that say no, as `explain` of no token and `replay` of no run do."""
