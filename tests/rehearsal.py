@@ -75,7 +75,9 @@ class Failed(Exception):
 def say(step: str, **counts: object) -> None:
     """Print the line of a step."""
     told = "  ".join(f"{name}={value}" for name, value in counts.items())
-    print(f"{time.strftime('%H:%M:%S', time.gmtime())}  {step}  {told}".rstrip(), flush=True)
+    line = f"{time.strftime('%H:%M:%S', time.gmtime())}  {step}  {told}"
+    sys.stdout.write(f"{line.rstrip()}\n")
+    sys.stdout.flush()
 
 
 def require(held: object, sentence: str) -> None:
@@ -163,7 +165,7 @@ class Site:
     key: str = ""
 
     def write(self, release: Release) -> None:
-        """Write the configuration of deploy/ with the paths of this folder, and make its secrets."""
+        """Write the configuration of deploy/ with the paths of this folder, and its secrets."""
         secrets = self.folder / "secrets"
         secrets.mkdir(parents=True)
         (secrets / "database_url").write_text(self.url)
@@ -513,7 +515,8 @@ def rehearse(folder: Path, commit: str, server: Cluster) -> None:
         other.write(new)
         other.key = site.key
         shutil.copytree(site.folder / "keys", other.folder / "keys", dirs_exist_ok=True)
-        site.type(old, "migrate", "platform.toml", "main")
+        said = site.type(old, "migrate", "platform.toml", "main")
+        say("the release before", said=said.strip().splitlines()[-1])
         traffic = upgrade(site, old, new)
         kill_a_node(site, new, traffic)
         back_up_and_restore(site, other, new, traffic)

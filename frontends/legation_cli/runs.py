@@ -134,7 +134,7 @@ def show(run_id: str, platform_name: str | None, database: str | None, as_json: 
         return
     run = described.pop("run")
     component = "{kind}:{id}".format(**described["component"])
-    shown = {"component": component, "input": (run.get("input") or {}).get("input_content")}
+    shown = {"component": component, "input": _as_object(run.get("input")).get("input_content")}
     show_fields({**described, **shown, "content": run.get("content")})
 
 
@@ -272,10 +272,11 @@ class _Target:
         if not found:
             click.echo(f"there is no run {run_id!r}", err=True)
             raise SystemExit(1)
-        if len(found) > 1:
+        first, *others = found
+        if others:
             names = ", ".join(one.database for one in found)
             raise CannotGoOn(f"several databases have a run {run_id!r}: add --database ({names})")
-        return found[0]
+        return first
 
 
 # --- Lists --------------------------------------------------------------------------------------
@@ -311,8 +312,12 @@ def _list(databases: tuple[str, ...], listed: ListRuns, limit: int) -> Program[M
         cursor = page.end
 
 
+def _as_object(value: Any) -> Mapping[str, Any]:
+    return value or {}
+
+
 def _cells(run: Mapping[str, Any]) -> Sequence[str]:
-    component, tokens = run["component"], run["tokens"] or {}
+    component, tokens = run["component"], _as_object(run["tokens"])
     began = run["started_at"] or run["created_at"]
     cells = (
         *(run["run_id"], run["status"], f"{component['kind']}:{component['id']}"),

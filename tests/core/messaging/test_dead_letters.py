@@ -61,20 +61,19 @@ class World:
             while True:
                 asked: Any = program.send(answer) if failure is None else program.throw(failure)
                 answer, failure = None, None
-                match asked:
-                    case Transact():
-                        self.asked.append((asked.database, type(asked.unit).__name__))
-                        if asked.database in self.away:
-                            failure = Unavailable("away")
-                        else:
-                            answer = self.databases[asked.database].run(asked.unit)
-                    case RandomBytes():
-                        answer = bytes(asked.size)
-                    case _:
-                        assert isinstance(asked, Sleep)
+                if isinstance(asked, RandomBytes):
+                    answer = bytes(asked.size)
+                elif not isinstance(asked, Sleep):
+                    answer, failure = self._transact(asked)
         except StopIteration as end:
             result: R = end.value
             return result
+
+    def _transact(self, asked: Any) -> tuple[Any, StoreFailure | None]:
+        self.asked.append((asked.database, type(asked.unit).__name__))
+        if asked.database in self.away:
+            return None, Unavailable("away")
+        return self.databases[asked.database].run(asked.unit), None
 
 
 def states(database: Database, table: str) -> dict[str, int]:
