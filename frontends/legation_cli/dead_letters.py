@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from legation.store.units import Unit
     from legation_cli.terminal import Advance
 
-__all__ = ["dead_letters"]
+__all__ = ["dead_letters", "discard", "list_letters", "retry", "show"]
 
 R = TypeVar("R")
 
@@ -89,7 +89,7 @@ def _with(options: Sequence[Callable[[_Command], _Command]]) -> Callable[[_Comma
     return decorate
 
 
-@dead_letters.command("list", short_help="List dead letters, the oldest first.")
+@click.command("list", short_help="List dead letters, the oldest first.")
 @_PLATFORM
 @_with(_FILTER)
 @click.option(
@@ -206,6 +206,9 @@ def discard(platform_name: str | None, **options: Any) -> None:
       legation dead-letters discard --all --yes --json
     """
     _change(_DISCARD, platform_name, options)
+
+
+dead_letters.add_command(list_letters)
 
 
 # --- Which letters -----------------------------------------------------------------------------

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from .chat_actions import Say, Tell
 
-__all__ = ["runs"]
+__all__ = ["cancel", "follow_run", "list_runs", "runs", "show"]
 
 R = TypeVar("R")
 
@@ -184,7 +184,7 @@ def cancel(
         raise SystemExit(1)
 
 
-@runs.command("follow", short_help="Print the events of a run as they are stored.")
+@click.command("follow", short_help="Print the events of a run as they are stored.")
 @click.argument("run_id", metavar="RUN")
 @_PLATFORM
 @_DATABASE
@@ -222,6 +222,9 @@ def follow_run(
     if status != RunState.COMPLETED:
         click.echo(f"{run_id}: {status}", err=True)
         raise SystemExit(1)
+
+
+runs.add_command(follow_run)
 
 
 # --- Where the runs are -------------------------------------------------------------------------
