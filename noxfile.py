@@ -282,6 +282,13 @@ def quick(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def rehearsal(session: nox.Session) -> None:
+    """Run the services of deploy/ as processes: an upgrade, a kill, a restore, a dashboard."""
+    install(session, "test")
+    session.run("python", "-m", "tests.rehearsal", *session.posargs)
+
+
+@nox.session(default=False)
 def nightly(session: nox.Session) -> None:
     """Try what CI tries in part: signals, long rolling restarts, outages, kills, crashes."""
     install(session, "test")

@@ -35,7 +35,6 @@ EXCUSED: Final = (
     "core/legation/config.py:*_env",  # a channel's secrets are looked up by the name of the setting
     "core/legation/config.py:*_file",  # ... and their files
     "core/legation/config.py:*_days",  # of retention: looked up by the kind of data
-    "core/legation/store/periods.py:dead_letters",  # ... and what is made of them
     "core/legation/kinds.py:*",  # settings, read by the names that codecs have for them
     "core/legation/runs/events.py:*",  # the members of the data of events: encoded by their names
     # Kept with the fields beside them, which are read.

@@ -21,6 +21,7 @@ from .channels import channels
 from .chat import chat
 from .check import check, explain
 from .console import console
+from .dead_letters import dead_letters
 from .doctor import doctor
 from .failing import CannotGoOn
 from .init import init
@@ -31,6 +32,7 @@ from .replay import replay
 from .restore import restore
 from .retention import retention
 from .round import round_once
+from .runs import runs
 from .serve import serve
 from .token import token
 from .users import users
@@ -102,9 +104,11 @@ for command in (
     backup,
     restore,
     channels,
+    dead_letters,
     openapi,
     replay,
     retention,
+    runs,
     users,
 ):
     main.add_command(command)

@@ -12,7 +12,10 @@ from legation.effects import (
     Concurrently,
     Emit,
     Interruptible,
+    Log,
+    NextEvents,
     Now,
+    Nudge,
     Program,
     RandomBytes,
     Sleep,
@@ -51,6 +54,7 @@ def read_beside(
     Args:
         urls: The URLs of the databases, by their ids.
         program: Asks for units that read, and for the time; waits and tries again, and may emit.
+            Of events of runs it is told nothing, so that it asks for them.
         log: Takes what a server of databases said when it failed.
         advance: Called for each unit that was read.
         emit: Takes what the program emits.
@@ -107,6 +111,10 @@ class _Reader:
                 return token_bytes(asked.size)
             case Sleep():
                 return time.sleep(asked.seconds)
+            case NextEvents():  # nobody tells of any here: the program asks the database
+                return time.sleep(asked.timeout_seconds)
+            case Nudge() | Log():  # nobody waits here, and a failure is said at the end
+                return None
             case Concurrently():
                 return tuple(self.run(program) for program in asked.programs)
             case Interruptible():

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO
 
-import anyio
 import click
 
 from legation import Platform
-from legation.api.call import resource_of
-from legation.effects import Now, Program, ThisNode, Transact
+from legation.effects import Now, Program
 from legation.erasure.erase import count_person, erase_person
 from legation.erasure.export import export_person
 from legation.erasure.people import is_reserved
 from legation.erasure.receipt import Receipt, write_receipt
 from legation.hosted.audit_settings import AUDIT_KEYS
-from legation.store.audit import Audited
-from legation.store.audit_entries import AuditEntry
 from legation.store.failures import StoreFailure
-from legation.store.units import Unit
 
+from .beside import change_beside, record_change
 from .failing import CannotGoOn, sentences, why
 from .json_output import json_option, print_json
 from .local_user import find_local_user
@@ -28,8 +24,6 @@ from .target import check_database, complete_platform, load_target, require_secr
 from .terminal import show_progress
 
 __all__ = ["erase", "export", "users"]
-
-R = TypeVar("R")
 
 
 @click.group(short_help="Erase a person, or export all that is stored of one.")
@@ -63,7 +57,7 @@ def erase(user: str, platform_name: str | None, dry_run: bool, as_json: bool) ->
         platform = _load(user, platform_name)
         require_secrets(platform, AUDIT_KEYS)
         with show_progress("Counting" if dry_run else "Erasing"):
-            receipt = anyio.run(_erase, platform, user, dry_run)
+            receipt = _erase(platform, user, dry_run=dry_run)
     written = write_receipt(receipt, platform.context.cluster.trail_keys.signing)
     if as_json:
         print_json(written)
@@ -112,34 +106,20 @@ def _load(user: str, name: str | None) -> Platform:
     return platform
 
 
-async def _erase(platform: Platform, user: str, dry_run: bool) -> Receipt:
-    from legation_host import open_host
-    from legation_host.databases import find_missing
-
-    for name, url in platform.databases.items():
-        if (path := find_missing(name, url)) is not None:
-            raise CannotGoOn(f"databases.{name}.url: there is no file {path} yet")
-    async with open_host(platform.databases) as host:
-        try:
-            return await host.run(_receipt(platform, user, dry_run=dry_run))
-        except StoreFailure as failure:
-            raise CannotGoOn(f"not all was done: {why(failure)}; repeat it") from None
+def _erase(platform: Platform, user: str, *, dry_run: bool) -> Receipt:
+    try:
+        program = _receipt(platform, user, dry_run=dry_run)
+        return change_beside(platform, platform.databases, program)
+    except StoreFailure as failure:
+        raise CannotGoOn(f"not all was done: {why(failure)}; repeat it") from None
 
 
 def _receipt(platform: Platform, user: str, *, dry_run: bool) -> Program[Receipt]:
     now_us, by = (yield from Now()), f"local:{find_local_user()}"
-    entry = AuditEntry(
-        now_us, "", by, None, "users.erase", resource_of((user,)), "allow", "", 200, client="local"
-    )
-
-    def change(database: str, unit: Unit[R]) -> Program[R]:
-        node = yield from ThisNode()
-        key = platform.context.cluster.trail_keys.signing
-        return (yield from Transact(database, Audited(unit, node, entry, key))).result
-
     if dry_run:
         counts = yield from count_person(platform.context, user)
     else:
+        change = record_change(platform, "users.erase", user)
         counts = yield from erase_person(platform.context, user, change)
     return Receipt(user, by, "", now_us, dry_run, counts)
 

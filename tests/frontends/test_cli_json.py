@@ -32,6 +32,10 @@ NAMES = {
     "check": {"routes", "claims", "tools", "channels", "unsafe"},
     "console": {"url"},
     "doctor": {"facts", "findings"},
+    "dead-letters discard": {"dry_run", "discarded", "skipped", "unknown"},
+    "dead-letters list": {"total", "letters"},
+    "dead-letters retry": {"dry_run", "retried", "skipped", "unknown"},
+    "dead-letters show": set[str](),
     "explain": {"allowed"},
     "init": {"name", "folder", "files"},
     "keys new": {"private", "public", "algorithm", "public_key"},
@@ -42,6 +46,10 @@ NAMES = {
     "restore": {"folder", "platform", "release", "databases"},
     "retention": {"database", "dry_run", "days", "rows"},
     "round": {"messages", "replies", "runs", "released", "failed", "next_us"},
+    "runs cancel": set[str](),
+    "runs follow": set[str](),
+    "runs list": {"runs", "more", "absent"},
+    "runs show": set[str](),
     "serve": {"connections", "drain_seconds"},
     "token": {"token", "claims"},
     "users erase": {"user_id", "counts", "databases", "digest", "signature"},
@@ -77,11 +85,13 @@ def test_every_command_is_tried() -> None:
 
 # A recording is JSON line by line (tests/frontends/test_cli_replay.py), and here there is no run;
 # so are exports of a trail (tests/frontends/test_cli_audit_export.py) and of a person, and the
-# events of a chat (tests/frontends/test_cli_chat.py).
-LINES: Final = frozenset({"replay", "audit export", "users export", "chat"})
+# events of a chat (tests/frontends/test_cli_chat.py) and of a run.
+LINES: Final = frozenset({"replay", "audit export", "users export", "chat", "runs follow"})
+# What is named is not there: their JSON is tried in test_cli_dead_letters and test_cli_runs.
+NAMED: Final = frozenset({"dead-letters show", "runs cancel", "runs show"})
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in LINES])
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in LINES | NAMED])
 def test_standard_output_is_json(name: str) -> None:
     Path("platform.toml").write_text(PLATFORM)
     assert CliRunner().invoke(main, ["migrate", "main"]).exit_code == 0

@@ -70,7 +70,15 @@ access_token_file = "/run/secrets/access"
 KEYLESS: Final = PLATFORM.replace('[authorization_config]\njwks_file = "keys.json"\n', "")
 NEEDING: Final = frozenset({"chat", "serve", "round", "channels register", "channels verify"})
 """The commands that use the secrets of channels or of models."""
-FORTUNATE: Final = {"explain": 1, "check": 1, "doctor": 1, "replay": 1, "restore": 2}
+FORTUNATE: Final = {
+    "explain": 1,
+    "check": 1,
+    "doctor": 1,
+    "replay": 1,
+    "restore": 2,
+    "dead-letters show": 1,
+    **dict.fromkeys(("runs show", "runs cancel", "runs follow"), 1),
+}
 """Exit codes of commands that say no, as `explain` of no token and `replay` of no run do."""
 
 

@@ -27,6 +27,7 @@ The modules, in the order of a run's life:
 * `membership` and `keep_alive` say that this node lives, and find who does not;
 * `release` and `reaper` see that none is left behind, `rounds` is how the reaper goes round;
 * `unhosted` looks for what no node hosts, and `topics` are what those who wait are woken under;
+* `found_runs` finds one by its id alone, for who looks after all of them;
 * `outlook` says beforehand which runs go on under another configuration, and which do not;
 * `retry` sees that a database may be away a while;
 * `payloads` and `output` show a run and its parts to callers.

@@ -6,7 +6,7 @@ are touched at once, so that nobody waits for long who sends or receives meanwhi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ..values import frozen
@@ -17,7 +17,16 @@ from .leases import fill_clock
 from .outbox import OUTBOX
 from .units import Dialect, ReadUnit, Sql, Statements, Undo, Unit, text_array
 
-__all__ = ["DISCARDED", "ChooseLetters", "Chosen", "DiscardLetters", "FetchReply", "RetryLetters"]
+__all__ = [
+    "DISCARDED",
+    "ChooseLetters",
+    "Chosen",
+    "CountChosen",
+    "DiscardLetters",
+    "FetchReply",
+    "ListChosen",
+    "RetryLetters",
+]
 
 DISCARDED: Final = "discarded"
 """The error of a message that an operator discarded: it is done, and nobody answers it."""
@@ -34,12 +43,17 @@ def _write(statement: str, queue: LeasedQueue[Any, Any]) -> Sql:
     """Return `statement` on `queue`, of which `{chosen}` are the letters that are meant."""
     since, name = queue.order[0], queue.name
     texts: list[str] = []
-    for among in (_AMONG, _AMONG_PG):
+    for among, picked in ((_AMONG, "in ({})"), (_AMONG_PG, "= any (array({}))")):
         chosen = _CHOSEN.format(since=since, among=among.format(name=name))
-        oldest = f"""{name} in (
+        # An array is made once.  Without statistics PostgreSQL would look for what is `in` them
+        # once for each dead letter that there is.
+        rows = f"""
         select {name} from {queue.table} where {chosen}
-        order by {", ".join(queue.order)} limit :limit)"""
+        order by {", ".join(queue.order)} limit :limit"""
+        oldest = f"{name} {picked.format(rows)}"
         told = {"chosen": chosen, "oldest": oldest, "table": queue.table, "name": name}
+        told |= {"columns": queue.columns, "order": ", ".join(queue.order)}
+        told["behind"] = ", ".join(f":after_{column}" for column in queue.order)
         texts.append(statement.format(**told))
     return fill_clock(*texts)
 
@@ -68,9 +82,11 @@ _PARTS: Final = """update outbox set state = 'ready', ready_us = $CLOCK
 PARTS: Final = fill_clock(
     *(_PARTS.format(among=among.format(name=OUTBOX.name)) for among in (_AMONG, _AMONG_PG))
 )
-LEFT: Final = _write_both(
-    "select count(*) from {table} where {chosen}", "select count(*) from {table} where {chosen}"
-)
+_LEFT: Final = "select count(*) from {table} where {chosen}"
+LEFT: Final = _write_both(_LEFT, _LEFT)
+_LISTED: Final = """select {columns} from {table} where {chosen} and ({order}) > ({behind})
+    order by {order} limit :limit"""
+LISTED: Final = _write_both(_LISTED, _LISTED)
 
 
 @frozen
@@ -101,6 +117,42 @@ class Chosen:
 
     ids: tuple[str, ...]
     left: int
+
+
+@frozen
+class CountChosen(ReadUnit[int]):
+    """How many letters are meant, beyond `limit` as well."""
+
+    chosen: ChooseLetters
+
+    def statements(self, dialect: Dialect) -> Statements[int]:
+        """Yield one count."""
+        chosen = self.chosen
+        count = LEFT[chosen.queue.table]
+        ((found,),) = yield count.of(chosen, ids=text_array(dialect, chosen.ids))
+        return int(found)
+
+
+@frozen
+class ListChosen(ReadUnit[tuple[Any, ...]]):
+    """The letters that are meant, as rows of their queue: the oldest `limit` behind `after`.
+
+    Attributes:
+        after: The place of a row, as `LeasedQueue.place` gives it; None for the beginning.
+    """
+
+    chosen: ChooseLetters
+    after: Sequence[int | str] | None = None
+
+    def statements(self, dialect: Dialect) -> Statements[tuple[Any, ...]]:
+        """Yield one read."""
+        chosen, queue = self.chosen, self.chosen.queue
+        beginning = (*(-1 for _ in queue.order[1:]), "")
+        columns = (f"after_{column}" for column in queue.order)
+        place = dict(zip(columns, self.after or beginning, strict=True))
+        ids = text_array(dialect, chosen.ids)
+        rows = yield LISTED[queue.table].of(chosen, ids=ids, **place)
+        return tuple(queue.row(*row) for row in rows)
 
 
 @frozen

@@ -64,6 +64,7 @@ class LeasedQueue(Generic[C, R]):
         held: The condition under which an item is changed: that the lease is not lost.
         order: The columns from the oldest item to the youngest, the one that names it last.
         columns: Those of a row as an operator sees it.
+        place: Returns where such a row stands in the order.
     """
 
     def __init__(  # noqa: PLR0913  every one but the table is named at the call
@@ -99,6 +100,7 @@ class LeasedQueue(Generic[C, R]):
         name, since = order[-1], order[0]
         self.table, self.order, self.name = table, order, name
         self.claim, self.due, self.claimed, self.row = claim, due, claimed, row
+        self.place = attrgetter(*order)
         self.age = attrgetter(*order[:-1], "lease.key.item_id")
         self.follow = follow
         self.columns = ", ".join(field.name for field in fields(row))

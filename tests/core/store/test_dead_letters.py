@@ -10,8 +10,10 @@ import pytest
 from legation.store.dead_letters import (
     ChooseLetters,
     Chosen,
+    CountChosen,
     DiscardLetters,
     FetchReply,
+    ListChosen,
     RetryLetters,
 )
 from legation.store.inbox import INBOX, NewMessage, PutMessages
@@ -96,6 +98,28 @@ def test_the_oldest_come_first_and_the_rest_is_counted(database: Database, table
     assert database.run(RetryLetters(choose(table, 1))) == Chosen(("a",), 2)
     assert database.run(RetryLetters(choose(table, 1))) == Chosen(("b",), 1)
     assert database.run(DiscardLetters(choose(table, 1))) == Chosen(("c",), 0)
+
+
+@BOTH
+def test_they_are_listed_page_by_page_the_oldest_first(database: Database, table: str) -> None:
+    queue = QUEUES[table]
+    first = database.run(ListChosen(choose(table, 2)))
+    rest = database.run(ListChosen(choose(table, 2), queue.place(first[-1])))
+
+    assert [queue.place(row)[-1] for row in (*first, *rest)] == ["a", "b", "c"]
+    assert [row.error for row in rest] == ["HTTP 400"]
+    assert database.run(ListChosen(choose(table, 2), queue.place(rest[-1]))) == ()
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("more", "count"), [({}, 3), ({"error": "500"}, 2), ({"ids": ("c", "x")}, 1), ({"ids": ()}, 0)]
+)
+def test_they_are_counted_beyond_a_page(
+    database: Database, table: str, more: dict[str, Any], count: int
+) -> None:
+    assert database.run(CountChosen(choose(table, 1, **more))) == count
+    assert len(database.run(ListChosen(choose(table, **more)))) == count
 
 
 @BOTH

@@ -34,6 +34,8 @@ __all__ = [
     "SURVEY_SECONDS",
     "MessagesQuery",
     "RepliesQuery",
+    "describe_message",
+    "describe_reply",
     "find_channel",
     "get_message",
     "list_channels",
@@ -205,7 +207,7 @@ def list_messages(call: Call, channel: HostedChannel, query: MessagesQuery) -> P
     if len(rows) > query.limit:
         last = page[-1]
         following = _cursor(last.received_us, last.position, last.message_id)
-    return _page(call, [_message(channel, row) for row in page], query, following)
+    return _page(call, [describe_message(channel, row) for row in page], query, following)
 
 
 def list_replies(call: Call, channel: HostedChannel, query: RepliesQuery) -> Program[Response]:
@@ -217,7 +219,7 @@ def list_replies(call: Call, channel: HostedChannel, query: RepliesQuery) -> Pro
     following = None
     if len(rows) > query.limit:
         following = _cursor(page[-1].created_us, 0, page[-1].idempotency_key)
-    return _page(call, [_reply(row) for row in page], query, following)
+    return _page(call, [describe_reply(row) for row in page], query, following)
 
 
 _NO_MESSAGE: Final = "Message with ID {} not found"
@@ -231,8 +233,8 @@ def get_message(call: Call, channel: HostedChannel) -> Program[Response | NoMess
     letter = yield from Transact(channel.component.database, fetch)
     if letter is None:
         return NotFound(_NO_MESSAGE.format(message_id))
-    summary = _message(channel, letter.message)
-    summary["replies"] = [_reply(row) for row in letter.replies]
+    summary = describe_message(channel, letter.message)
+    summary["replies"] = [describe_reply(row) for row in letter.replies]
     return json_response(200, summary)
 
 
@@ -291,20 +293,24 @@ def _item(row: MessageRow | ReplyRow, head: Summary, begun: Summary) -> Summary:
     }
 
 
-def _message(channel: HostedChannel, row: MessageRow) -> Summary:
-    """Return a message; where its session may be of several owners, the run knows whose it is."""
+def describe_message(channel: HostedChannel | None, row: MessageRow) -> Summary:
+    """Return a message; where its session may be of several owners, the run knows whose it is.
+
+    Of a channel that is not hosted any more nobody knows whose.
+    """
     sender = sender_of(row.sender)
     head = {"id": row.message_id, "sender": sender}
     return {
         **_item(row, head, {"received_at": iso_time(row.received_us)}),
         # A word that decides has noted the approval that it is for: the run and its pause.
         "run_id": row.run_id and row.run_id.partition(".")[0],
-        "session_owner": find_owner(channel, sender),
+        "session_owner": None if channel is None else find_owner(channel, sender),
         "done_at": None if row.done_us is None else iso_time(row.done_us),
     }
 
 
-def _reply(row: ReplyRow) -> Summary:
+def describe_reply(row: ReplyRow) -> Summary:
+    """Return a reply."""
     head = {"id": row.idempotency_key, "recipient": row.recipient}
     sent_at = None if row.sent_us is None else iso_time(row.sent_us)
     return {**_item(row, head, {"created_at": iso_time(row.created_us)}), "sent_at": sent_at}

@@ -48,6 +48,7 @@ from ...runs.cancellation import cancel
 from ...runs.continuation import go_on, turn_at_pause
 from ...runs.events import EventOrigin
 from ...runs.followers import Followed, RunLeft, RunStalled, join, resume, tail, tail_of_member
+from ...runs.found_runs import find_top
 from ...runs.output import render_listed, run_json
 from ...runs.retry import Change, with_retry
 from ...runs.start import NewRun, start
@@ -375,18 +376,8 @@ def run_events(
     followed = _follow_run(call, own.hosted, own.origin, _find_holder(row))
     if row.parent_run_id is None:
         return _stream(tail(followed, seq))
-    top_id = yield from _at_the_top(database, row.owner, row.parent_run_id)
+    top_id = yield from find_top(database, row.owner, row.parent_run_id)
     return _stream(tail_of_member(evolve(followed, top_id=top_id), seq))
-
-
-def _at_the_top(database: str, owner: str, run_id: str) -> Program[str]:
-    """Return the run that `run_id` is part of, in whose journal all events stand."""
-    parent: str | None = run_id
-    while parent is not None:
-        run_id = parent
-        row = yield from Transact(database, FetchRun(run_id, owner))
-        parent = None if row is None else row.parent_run_id
-    return run_id
 
 
 @frozen
