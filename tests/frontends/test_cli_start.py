@@ -52,7 +52,8 @@ OURS: Final = 471
 
 Five of them sum up what several workers have measured: one in the core, and four of the server.
 Three are those that count what models and tools are asked, and tell Prometheus.  Findings are
-measurements of a server: five modules.  Each command is one; `runs` and `dead-letters` are six with what they share.
+measurements of a server: five modules.  Each command is one; `runs` and `dead-letters` are six with
+what they share.
 """
 
 COMPILED: Final = {"<legation.values>": 150, "<attrs generated methods legation": 83}
