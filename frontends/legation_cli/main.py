@@ -21,6 +21,7 @@ from .chat import chat
 from .check import check, explain
 from .console import console
 from .failing import CannotGoOn
+from .import_agentos import import_data
 from .init import init
 from .keys import keys
 from .migrate import migrate
@@ -100,5 +101,6 @@ for command in (
     replay,
     retention,
     users,
+    import_data,
 ):
     main.add_command(command)
