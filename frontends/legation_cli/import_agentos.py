@@ -160,8 +160,7 @@ class _Import:
     ) -> Program[Report]:
         report = Report()
         for stored in self.source.sessions():
-            readable = isinstance(stored, ForeignSession)
-            plan = read_session(stored, self.options) if readable else stored
+            plan = self._read(stored)
             if isinstance(plan, LeftOut):
                 outcome, hosted = Imported(left_out=(plan,)), True
             else:
@@ -172,6 +171,9 @@ class _Import:
             advance()
         report.tables.update(self.source.count_others())
         return report
+
+    def _read(self, stored: ForeignSession | LeftOut) -> SessionPlan | LeftOut:
+        return stored if isinstance(stored, LeftOut) else read_session(stored, self.options)
 
     def _place(self, plan: SessionPlan) -> tuple[str, bool]:
         """Return where a session belongs, and whether its agent or team is hosted."""
@@ -239,7 +241,7 @@ def _lines(report: Mapping[str, Any], *, dry_run: bool) -> Iterator[str]:
     for component, count in report["unhosted"].items():
         yield f"  not hosted here: {component}, {_count(count, 'session')}"
     for one in report["left_out"].values():
-        yield f"  left out: {one['count']} {one['what']} ({', '.join(one['first'])})"
+        yield f"  left out: {one['what']}: {one['count']} ({', '.join(one['first'])})"
     for table, count in report["tables"].items():
         yield f"  not imported: {table}, {_count(count, 'row')}"
 

@@ -71,7 +71,8 @@ def _compare(
     session = plan.session
     if found.is_other(session):
         return _refuse(plan), []
-    missing, left_out, lost = list[ImportedRun](), list(plan.left_out), set[str]()
+    missing, lost = list[ImportedRun](), set[str]()
+    left_out = [one for one in plan.left_out if one.run_id not in found.known]
     for run in plan.runs:
         taken = run.run_id in found.taken
         if taken or run.parent_run_id in lost:
