@@ -15,6 +15,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
+from legation.tools.accepted import is_array, is_object
+
 from ..ports import free_port
 from .processes import started, until_alive
 
@@ -92,13 +94,19 @@ def _model() -> Any:
     def stream(_: Any, messages: list[Any], *__: Any, **___: Any) -> Iterator[Any]:
         yield _answer(messages)
 
-    members = {
-        "invoke": lambda _, messages, *__, **___: _answer(messages),
+    def respond(_: Any, messages: list[Any], *__: Any, **___: Any) -> Any:
+        return _answer(messages)
+
+    def take(_: Any, response: Any, **__: Any) -> Any:
+        return response
+
+    members: dict[str, Any] = {
+        "invoke": respond,
         "ainvoke": respond_later,
         "invoke_stream": stream,
         "ainvoke_stream": stream_later,
-        "_parse_provider_response": lambda _, response, **__: response,
-        "_parse_provider_response_delta": lambda _, response: response,
+        "_parse_provider_response": take,
+        "_parse_provider_response_delta": take,
     }
     return type("Scripted", (base,), members)(id="scripted")
 
@@ -248,7 +256,7 @@ def _name_lost(run: Mapping[str, Any]) -> str:
 
 
 def _compare(theirs: Any, ours: Any, path: str) -> Iterator[str]:
-    if isinstance(theirs, Mapping) and isinstance(ours, Mapping):
+    if is_object(theirs) and is_object(ours):
         for name in sorted({*theirs, *ours}):
             if name not in ours:
                 yield f"{path}.{name}: not here"
@@ -256,7 +264,7 @@ def _compare(theirs: Any, ours: Any, path: str) -> Iterator[str]:
                 yield f"{path}.{name}: only here"
             else:
                 yield from _compare(theirs[name], ours[name], f"{path}.{name}")
-    elif isinstance(theirs, list) and isinstance(ours, list):
+    elif is_array(theirs) and is_array(ours):
         if len(theirs) != len(ours):
             yield f"{path}: number"
         else:

@@ -14,6 +14,7 @@ from attrs import field
 
 from ..http.bodies.data_urls import is_data_url, is_public_url
 from ..http.bodies.media_types import clean_name, decode_base64, encode_file, is_text_type
+from ..tools.accepted import is_object
 from ..values import define
 from .values import list_of, object_of, text_of
 
@@ -63,11 +64,7 @@ class FileReader:
             items = list_of(members.get(name))
             if len(items) > MOST_FILES:
                 self.faults.append(_TOO_MANY.format(kind))
-            files = [
-                self._read_file(object_of(item), kind)
-                for item in items[:MOST_FILES]
-                if isinstance(item, dict)
-            ]
+            files = [self._read_file(item, kind) for item in items[:MOST_FILES] if is_object(item)]
             if files:
                 found[kind] = [*found.get(kind, ()), *files]
         self.count += sum(map(len, found.values()))

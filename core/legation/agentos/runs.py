@@ -21,6 +21,7 @@ from ..store.imports import ImportedRun
 from ..store.run_states import RunState
 from ..store.session_state import EMPTY, MAX_STATE, encode_value
 from ..store.usage import count_octets
+from ..tools.accepted import is_object
 from ..values import define, frozen
 from .media import FileReader
 from .messages import ConversationReader, read_tools, text_of_content
@@ -113,10 +114,10 @@ class RunReader:
     def read(self, stored: object) -> ForeignRun | LeftOut:
         """Return a run, or the reason why it is left out."""
         cleaned = clean(stored)
-        if isinstance(cleaned, BadJson) or not isinstance(cleaned, dict):
+        if not is_object(cleaned):
             detail = cleaned.reason if isinstance(cleaned, BadJson) else "no object"
             return self._leave_out(Reason.RUN_UNREADABLE, "", detail)
-        return self._read_run(object_of(cleaned))
+        return self._read_run(cleaned)
 
     def _leave_out(self, reason: Reason, run_id: str, detail: str = "") -> LeftOut:
         return LeftOut(reason, self.session_id, run_id, detail)
@@ -181,7 +182,7 @@ class _Builder:
             input=compact_json(asked),
             reason=shown.get("error_type"),
             usage=_usage(self.run),
-            model=shown.get("model"),
+            model=shown.get("model", "")[:_LONGEST_NAME] or None,
             state=state,
         )
         self._note(*((reason, "") for reason in conversation.left_out))
@@ -232,14 +233,14 @@ class _Builder:
     def _beside(self) -> Iterator[tuple[str, Any]]:
         """Yield what an answer of ours does not have, and theirs may."""
         for name in _PASSED_ON:
-            if items := [one for one in list_of(self.run.get(name)) if isinstance(one, dict)]:
+            if items := [one for one in list_of(self.run.get(name)) if is_object(one)]:
                 yield name, items
         if citations := object_of(self.run.get("citations")):
             yield "citations", dict(citations)
         voice = self.run.get("response_audio")
         made = self._files.read(self.run)
         yield from made.items()
-        if isinstance(voice, dict) and (found := self._files.read({"audio": [voice]})):
+        if is_object(voice) and (found := self._files.read({"audio": [voice]})):
             yield "response_audio", found["audio"][0]
 
     def _ask(self) -> dict[str, Any]:

@@ -19,10 +19,11 @@ from ..store.imports import ImportedRun, ImportedSession
 from ..store.run_states import RunState
 from ..store.session_state import EMPTY, MAX_STATE, encode_value
 from ..store.usage import count_octets
+from ..tools.accepted import is_array, is_object
 from ..values import define, frozen
 from .report import LeftOut, Reason
 from .runs import MAX_RUN, ForeignRun, RunReader, render_run
-from .values import LONGEST_ID, clean, decode_column, id_of, list_of, microseconds_of, object_of
+from .values import LONGEST_ID, clean, decode_column, id_of, microseconds_of, object_of
 
 __all__ = ["ForeignSession", "Options", "SessionPlan", "read_session"]
 
@@ -177,10 +178,10 @@ class _SessionReader:
         )
 
     def _document(self, name: str, text: str | None) -> Mapping[str, Any]:
-        value = decode_column(text)
-        value = value if isinstance(value, BadJson) else clean(value)
-        if value is None or isinstance(value, dict):
-            return object_of(value)
+        read = decode_column(text)
+        value = read if isinstance(read, BadJson) else clean(read)
+        if value is None or is_object(value):
+            return value or {}
         detail = f"{name}: {value.reason}" if isinstance(value, BadJson) else name
         self._left_out.append(LeftOut(Reason.SESSION_VALUE, self.head.session_id, "", detail))
         return {}
@@ -195,11 +196,11 @@ class _SessionReader:
     def _stored_runs(self) -> list[Any] | LeftOut:
         """Return the runs of the row, and of rows; of one that both have, that of its own row."""
         value = decode_column(self.foreign.runs)
-        if isinstance(value, BadJson) or not isinstance(value, list | None):
+        if value is not None and not is_array(value):
             detail = value.reason if isinstance(value, BadJson) else "the runs are no list"
             return LeftOut(Reason.SESSION_UNREADABLE, self.head.session_id, "", detail)
         found: dict[object, Any] = {}
-        for number, run in enumerate((*list_of(value), *map(decode_column, self.foreign.rows))):
+        for number, run in enumerate((*(value or ()), *map(decode_column, self.foreign.rows))):
             named = object_of(run).get("run_id")
             found[named if isinstance(named, str) else number] = run
         return list(found.values())

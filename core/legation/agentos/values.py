@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 from ..http.bodies.json_text import MAX_DEPTH, MAX_DIGITS, BadJson
 from ..http.routing import is_segment
 from ..models.conversation import storable
+from ..tools.accepted import is_array, is_object
 
 __all__ = [
     "LAST_SECOND",
@@ -91,14 +92,13 @@ def clean(value: Any, depth: int = MAX_DEPTH) -> Any | BadJson:
 def _clean(value: Any, depth: int) -> Any:
     if isinstance(value, str):
         return storable(value)
-    if not isinstance(value, list | dict):
-        return value
-    if not depth:
-        raise _Deep
-    if isinstance(value, list):
+    if is_array(value) and depth:
         return [_clean(item, depth - 1) for item in value]
-    members = cast("dict[str, Any]", value)
-    return {storable(name): _clean(item, depth - 1) for name, item in members.items()}
+    if is_object(value) and depth:
+        return {storable(name): _clean(item, depth - 1) for name, item in value.items()}
+    if isinstance(value, list | dict):
+        raise _Deep
+    return value
 
 
 def text_of(value: object) -> str:
@@ -108,12 +108,12 @@ def text_of(value: object) -> str:
 
 def object_of(value: object) -> Mapping[str, Any]:
     """Return `value` if it is an object, else an empty one."""
-    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
+    return value if is_object(value) else {}
 
 
 def list_of(value: object) -> list[Any]:
     """Return `value` if it is a list, else an empty one."""
-    return value if isinstance(value, list) else []
+    return [*value] if is_array(value) else []
 
 
 def id_of(value: object) -> str | None:
@@ -125,8 +125,8 @@ def id_of(value: object) -> str | None:
 
 def count_of(value: object) -> int:
     """Return a count of tokens; older releases keep one for each answer of the model, in a list."""
-    if isinstance(value, list):
-        return min(sum(count_of(item) for item in list_of(value)), _MOST_COUNT)
+    if is_array(value):
+        return min(sum(count_of(item) for item in value), _MOST_COUNT)
     if type(value) is not int or value < 0:
         return 0
     return min(value, _MOST_COUNT)
