@@ -1,16 +1,21 @@
 """A database that agno itself writes, and what its own client reads of it from two servers.
 
-It works with agno 2.5.6 and 3; whoever imports it has looked for agno first.
+It works with agno 2.5.6 and 3; whoever imports it has looked for agno first.  The databases of the
+tests that do without agno are made by
+
+    python -m tests.clients.agentos_import_kit tests/agentos/VERSION.sql
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -272,3 +277,16 @@ def _compare(theirs: Any, ours: Any, path: str) -> Iterator[str]:
                 yield from _compare(one, other, f"{path}[]")
     elif theirs != ours:
         yield f"{path}: value"
+
+
+def _dump_database(target: Path) -> None:
+    """Write the statements that make a small database as agno writes it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/agno.db"
+        write_sessions(open_database(f"sqlite:///{path}"), 8)
+        with closing(sqlite3.connect(path)) as connection:
+            target.write_text("\n".join([*connection.iterdump(), ""]), "utf-8")
+
+
+if __name__ == "__main__":
+    _dump_database(Path(sys.argv[1]))

@@ -106,17 +106,19 @@ def test_calls_and_results_come_in_pairs(stored: list[Any], kept: list[str], los
     assert (named, left_out) == (kept, [Reason.CALL] * lost)
 
 
+def _draw(role: str, calls: list[str], answers: str) -> dict[str, Any]:
+    return {"role": role, "tool_calls": [call(one) for one in calls], "tool_call_id": answers}
+
+
 MESSAGES: Final = st.lists(
     st.builds(
-        lambda role, calls, answers: {
-            "role": role, "tool_calls": [call(one) for one in calls], "tool_call_id": answers,
-        },
+        _draw,
         st.sampled_from(["user", "assistant", "tool", "system"]),
         st.lists(st.sampled_from("abc"), max_size=3),
         st.sampled_from("abcd"),
     ),
     max_size=8,
-)  # fmt: skip
+)
 
 
 @settings(max_examples=60)
