@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sqlite3
 from collections.abc import Generator
 from contextlib import closing, contextmanager
@@ -25,6 +26,7 @@ from legation_cli.failing import CannotGoOn
 from legation_host.hosting import open_platform
 from legation_testing import ScriptedModel
 
+from ..clients.agentos_differences import DIFFERENCES, OF_VERSION_3
 from ..engines import Cluster
 from ..trail_pages import ALL_DATA, entries_of_data
 from .operators import Operator
@@ -408,3 +410,12 @@ def test_postgresql_is_read_only_and_its_errors_are_one_sentence(
         assert source.count_others() == {}
         with pytest.raises(CannotGoOn, match="cannot execute CREATE TABLE in a read-only"):
             source.ask("create table other.t (a bigint)")
+
+
+def test_the_page_has_each_difference() -> None:
+    page = (Path(__file__).parents[2] / "docs/howto/agentos-import.md").read_text("utf-8")
+    shown = set(
+        re.findall(r"^\| (?:sessions|messages|runs|agno 3) \| (.+) \|$", page, re.MULTILINE)
+    )
+
+    assert shown >= {*DIFFERENCES.values(), *OF_VERSION_3.values()}

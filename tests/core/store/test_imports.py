@@ -112,7 +112,12 @@ def test_values_that_changed_there_replace_those_that_did_not_here(database: Dat
     store(database, component_id="")
     assert store(database, name="Old", updated_us=6) == 0
     assert session(database).name == "Hello"
-    new: dict[str, Any] = {"name": "New", "state": '{"b":22}', "metadata": None, "summary": '{"c":3}'}
+    new: dict[str, Any] = {
+        "name": "New",
+        "state": '{"b":22}',
+        "metadata": None,
+        "summary": '{"c":3}',
+    }
 
     assert store(database, **new, updated_us=7) == 0
     row = session(database)
