@@ -121,7 +121,7 @@ MESSAGES: Final = st.lists(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(stored=MESSAGES)
 def test_a_provider_takes_what_comes_out(stored: list[Any]) -> None:
     shown, left_out = read(*stored)

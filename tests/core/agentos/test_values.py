@@ -30,7 +30,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(value=VALUES, times=st.integers(0, 2))
 def test_what_python_writes_comes_out_storable_or_with_a_reason(value: Any, times: int) -> None:
     text = json.dumps(value)
@@ -45,7 +45,7 @@ def test_what_python_writes_comes_out_storable_or_with_a_reason(value: Any, time
         assert not isinstance(parse_json(compact_json(cleaned).encode(), 70), BadJson)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(text=st.text())
 def test_any_text_is_a_value_or_is_refused(text: str) -> None:
     read = decode_column(text)
