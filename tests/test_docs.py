@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import sqlite3
 import sys
 import tomllib
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -96,6 +97,13 @@ def test_two_nodes_on_postgresql_do_what_the_page_says(
         assert follow(DOCS / "howto/postgresql.md", terminal) > 0
 
 
+def test_an_import_prints_what_the_page_says(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "agno.db")) as connection:
+        connection.executescript((ROOT / "tests/agentos/3.1.10.sql").read_text("utf-8"))
+    with Terminal(tmp_path) as terminal:
+        assert follow(DOCS / "howto/agentos-import.md", terminal) > 0
+
+
 class ModelOfThePage(ChatCompletionsServer):
     """A provider that answers a wrong key as the real one does."""
 
@@ -149,7 +157,7 @@ def test_commands_are_shown_nowhere_without_being_run() -> None:
         if any(block.language == "console" for block in blocks(page))
     }
 
-    assert typed == {*FOLLOWED, "howto/models", "howto/postgresql"}
+    assert typed == {*FOLLOWED, "howto/agentos-import", "howto/models", "howto/postgresql"}
 
 
 def test_options_that_are_named_are_there(drawn: Any) -> None:

@@ -24,6 +24,7 @@ from .console import console
 from .dead_letters import dead_letters
 from .doctor import doctor
 from .failing import CannotGoOn
+from .import_agentos import import_data
 from .init import init
 from .keys import keys
 from .migrate import migrate
@@ -110,5 +111,6 @@ for command in (
     retention,
     runs,
     users,
+    import_data,
 ):
     main.add_command(command)

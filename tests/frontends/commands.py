@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -12,7 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from legation_cli import main
 
-__all__ = ["CALLS", "Call", "every_command", "write_key"]
+__all__ = ["CALLS", "Call", "every_command", "write_agentos", "write_key"]
 
 
 @frozen
@@ -65,6 +67,7 @@ CALLS = {
     "dead-letters show": Call(("no-such-letter",)),
     "doctor": Call((), ("--offline",)),
     "explain": Call(("none", "GET", "/agents")),
+    "import agentos": Call(("sqlite:///agno.db",), reads=False),
     "init": Call(("keys",), takes_platform=False, reads=False),
     "keys new": Call(takes_platform=False, reads=False),
     "keys rotate": Call(
@@ -105,3 +108,11 @@ def write_key(path: Path) -> None:
     """Write a private key that `token` and `console` can sign with."""
     key = rsa.generate_private_key(65537, 2048)
     path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+
+
+def write_agentos(path: Path) -> None:
+    """Write the database of an AgentOS without sessions, which `import agentos` can read."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(
+            "create table agno_sessions (session_id, session_type, session_data, created_at)"
+        )

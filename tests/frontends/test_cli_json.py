@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from legation_cli import main
 
-from .commands import CALLS, every_command, write_key
+from .commands import CALLS, every_command, write_agentos, write_key
 
 PLATFORM = '[databases.main]\nurl = "sqlite:///main.db"\n\n[[agents]]\nid = "desk"\n'
 NAMES = {
@@ -37,6 +37,7 @@ NAMES = {
     "dead-letters retry": {"dry_run", "retried", "skipped", "unknown"},
     "dead-letters show": set[str](),
     "explain": {"allowed"},
+    "import agentos": {"dry_run", "sessions", "runs", "left_out", "tables"},
     "init": {"name", "folder", "files"},
     "keys new": {"private", "public", "algorithm", "public_key"},
     "keys rotate": {"step", "kid", "previous", "jwks"},
@@ -63,6 +64,7 @@ def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LEGATION_DATA", str(tmp_path / "data"))
     write_key(Path("key.pem"))
+    write_agentos(Path("agno.db"))
     path = list(sys.path)
     yield
     sys.path[:] = path

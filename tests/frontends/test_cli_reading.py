@@ -19,7 +19,7 @@ from legation_cli import main
 from legation_cli.reading import read_beside
 from legation_host.errors import UnusableDatabase
 
-from .commands import CALLS, every_command, write_key
+from .commands import CALLS, every_command, write_agentos, write_key
 
 READERS = [name for name, call in CALLS.items() if call.reads]
 PLATFORM = """
@@ -50,6 +50,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("LEGATION_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("HELP_KEY", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
     write_key(Path("key.pem"))
+    write_agentos(Path("agno.db"))
     path = list(sys.path)
     yield tmp_path
     sys.path[:] = path
@@ -72,6 +73,7 @@ def test_every_command_is_one_that_reads_or_one_that_writes() -> None:
         "audit prune",
         "backup",
         "chat",
+        "import agentos",
         "init",
         "keys new",
         "keys rotate",

@@ -17,7 +17,7 @@ from legation_cli import main
 from legation_cli.target import load_config
 
 from ..callers import Issuer
-from .commands import CALLS, every_command, write_key
+from .commands import CALLS, every_command, write_agentos, write_key
 
 PLATFORM: Final = """
 [platform]
@@ -89,6 +89,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (here / "platform.toml").write_text(PLATFORM)
     (here / "keyless.toml").write_text(KEYLESS)
     write_key(here / "key.pem")
+    write_agentos(here / "agno.db")
     (here / "keys.json").write_text(json.dumps({"keys": [Issuer(kid="k").jwk]}))
     done = typed(here, "migrate", "platform.toml", "main")
     assert done.exit_code == 0, done.stderr

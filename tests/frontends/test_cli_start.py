@@ -47,7 +47,7 @@ url = "sqlite:///main.db"
 id = "concierge"
 """
 
-OURS: Final = 471
+OURS: Final = 472
 """So many modules of ours a platform without channels and keys imports, on SQLite.
 
 Five of them sum up what several workers have measured: one in the core, and four of the server.

@@ -42,6 +42,7 @@ FOR_ALL_OWNERS: Final = {
     "ANY_END_OF_WINDOW": "a place alone, which a list goes on behind",
     "ANY_FOUND": "runs that a list of the same caller has shown before, by id",
     "ANY_PAUSE": "as ANY_FOUND",
+    "ANY_KNOWN": "who imports looks which of the runs that it has are there, by their ids",
     "ANY_PAUSES": "as ANY_FOUND: the caller has to be allowed to see or to answer them",
     "ANY_OWNERS": "as ANY_FETCH",
     "EXPIRE": "a node lets go of leases of its own, which it names; nobody asks for it",

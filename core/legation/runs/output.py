@@ -41,6 +41,7 @@ __all__ = [
     "render_cancelled",
     "render_completed",
     "render_failed",
+    "render_input",
     "render_listed",
     "render_paused",
     "render_row",
@@ -54,7 +55,7 @@ MEDIA: Final = ("images", "videos", "audio", "files")
 """The kinds of media that a run may be given, by their name in the form."""
 
 
-_WHERE_THERE: Final = ("error_type", "incident", FORKED_FROM)
+_WHERE_THERE: Final = ("error_type", "incident", FORKED_FROM, "citations", "response_audio")
 
 
 def iso_time(at_us: int) -> str:
@@ -89,7 +90,7 @@ def render_running(summary: RunSummary) -> dict[str, Any]:
         "created_at": summary.run.created_us // 1_000_000,
         "status": RunState.RUNNING.value,
         "metrics": {},
-        **_input(json.loads(summary.run.input)),
+        **render_input(json.loads(summary.run.input)),
     }
 
 
@@ -140,7 +141,7 @@ def _output(summary: RunSummary, state: RunState, content: Any) -> dict[str, Any
         "created_at": summary.run.created_us // 1_000_000,
         "status": state.value,
         **_turn(summary, state, asked["message"]),
-        **_input(asked),
+        **render_input(asked),
         **({"session_state": {}} if summary.parent_run_id is None else {}),
     }
 
@@ -230,7 +231,7 @@ def model_of(component: Component | None) -> dict[str, Any]:
     return {"model": component.model.id, "model_provider": component.model.provider}
 
 
-def _input(asked: Mapping[str, Any]) -> dict[str, Any]:
+def render_input(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the run was asked; of a file its name, type and size, never what is in it."""
     media = {kind: [_without_content(item) for item in asked.get(kind, ())] for kind in MEDIA}
     shown = {kind: items for kind, items in media.items() if items}
@@ -257,7 +258,7 @@ def run_output(row: RunRow) -> dict[str, Any]:
         "status": row.status,
         "metrics": {},
         "events": [],
-        **_input(json.loads(row.input)),
+        **render_input(json.loads(row.input)),
     }
 
 
@@ -282,19 +283,16 @@ def run_row(row: RunRow) -> dict[str, Any]:
         "content": content,
         "run_response_format": "text" if isinstance(content, str | None) else "json",
         "reasoning_content": output.get("reasoning_content", ""),
-        "reasoning_steps": [],
+        "reasoning_steps": output.get("reasoning_steps", []),
         "metrics": output["metrics"],
         "messages": output.get("messages", []),
         "tools": output.get("tools", []),
         "created_at": iso_time(row.created_us),
-        "references": [],
-        "reasoning_messages": [],
+        "references": output.get("references", []),
+        "reasoning_messages": output.get("reasoning_messages", []),
         "session_state": output.get("session_state", {}),
         **{name: output[name] for name in _WHERE_THERE if name in output},
-        "images": [],
-        "videos": [],
-        "audio": [],
-        "files": [],
+        **{kind: output.get(kind, []) for kind in MEDIA},
         "input_media": media,
     }
 

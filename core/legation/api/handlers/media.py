@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from ...effects import Program
 from ...hosted.registry import Component
-from ...http.bodies.data_urls import NO_BASE64, encode_inline, is_data_url
+from ...http.bodies.data_urls import NO_BASE64, encode_inline, is_data_url, is_public_url
 from ...http.bodies.file_types import Unidentified, identify, signature_of
 from ...http.bodies.json_text import JsonObject
 from ...http.bodies.media_types import (
@@ -33,17 +33,7 @@ UnsupportedFile: TypeAlias = Annotated[
     BadRequest, f"{_UNSUPPORTED}: a.gz is application/gzip, which no run takes"
 ]
 _OTHER_KIND: Final = "is {}, which does not belong to the {}"
-# Whoever serves the model fetches these, perhaps from within a network that callers do not reach.
 _WEB: Final = re.compile(r"https?://", re.IGNORECASE)
-# A name of several labels, and no address in any of its forms, as 127.1 and 0x7f000001: the last
-# label begins with a letter (WHATWG URL 3.6).  No user information and no backslash, which readers
-# of URLs do not agree on; no name that is of a local network (RFC 6761, RFC 6762, RFC 8375).
-_PUBLIC: Final = re.compile(
-    r"https://(?:[a-z0-9_-]{1,63}\.)+"
-    r"(?!(?:localhost|local|internal|intranet|private|corp|home|lan|arpa)\b)[a-z][a-z0-9-]{0,62}\.?"
-    r"(?::[0-9]{1,5})?(?:[/?#][^\s\\]*)?",
-    re.IGNORECASE | re.ASCII,
-)
 _NOT_PUBLIC: Final = (
     "must be an https URL with the name of a public host: the server of the model fetches it;"
     " send any other picture or file as content"
@@ -102,7 +92,7 @@ def _with_content(read: Reader, at: str, kind: str, item: JsonObject) -> dict[st
     """Return `item` with the content that its URL is; any other URL is kept, if it may be sent."""
     url = item.get("url")
     if not is_data_url(url):
-        if isinstance(url, str) and _WEB.match(url) and not _PUBLIC.fullmatch(url):
+        if isinstance(url, str) and _WEB.match(url) and not is_public_url(url):
             read.fault(f"{at}.url", _NOT_PUBLIC)
         return _with_type(read, f"{at}.content", kind, item)
     if item.get("content") is not None:

@@ -1,6 +1,6 @@
-"""Files that stand in the text of a request itself, as `data:` URLs (RFC 2397).
+"""The URLs of files: `data:` URLs (RFC 2397), which are the files themselves, and public ones.
 
-What such a URL says of itself is held against what an upload may be, and its content is read as
+What a `data:` URL says of itself is held against what an upload may be, and its content is read as
 strictly: whoever executes the run is given the same as of an upload.
 """
 
@@ -11,7 +11,7 @@ from typing import Any, Final, TypeGuard
 
 from .media_types import MEDIA_TYPES, decode_base64, encode_file
 
-__all__ = ["MOST_BYTES", "NO_BASE64", "encode_inline", "is_data_url"]
+__all__ = ["MOST_BYTES", "NO_BASE64", "encode_inline", "is_data_url", "is_public_url"]
 
 MOST_BYTES: Final = 5 << 20
 """Of one file, in bytes."""
@@ -29,10 +29,26 @@ _TOO_LONG: Final = f"must have at most {MOST_BYTES} bytes"
 NO_BASE64: Final = "must be base64 with its padding (RFC 4648 section 4)"
 _EMPTY: Final = "must have content behind the comma"
 
+# Whoever serves the model fetches these, perhaps from within a network that callers do not reach.
+# A name of several labels, and no address in any of its forms, as 127.1 and 0x7f000001: the last
+# label begins with a letter (WHATWG URL 3.6).  No user information and no backslash, which readers
+# of URLs do not agree on; no name that is of a local network (RFC 6761, RFC 6762, RFC 8375).
+_PUBLIC: Final = re.compile(
+    r"https://(?:[a-z0-9_-]{1,63}\.)+"
+    r"(?!(?:localhost|local|internal|intranet|private|corp|home|lan|arpa)\b)[a-z][a-z0-9-]{0,62}\.?"
+    r"(?::[0-9]{1,5})?(?:[/?#][^\s\\]*)?",
+    re.IGNORECASE | re.ASCII,
+)
+
 
 def is_data_url(value: object) -> TypeGuard[str]:
     """Return whether `value` means to be a `data:` URL, a sound one or not."""
     return isinstance(value, str) and value[:5].lower() == "data:"
+
+
+def is_public_url(url: str) -> bool:
+    """Return whether the server of a model may be told to fetch `url`."""
+    return _PUBLIC.fullmatch(url) is not None
 
 
 def encode_inline(url: str, kind: str) -> dict[str, Any] | str:

@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legation.http.bodies.data_urls import MOST_BYTES, encode_inline, is_data_url
+from legation.http.bodies.data_urls import (
+    MOST_BYTES,
+    encode_inline,
+    is_data_url,
+    is_public_url,
+)
 from legation.http.bodies.media_types import MEDIA_TYPES
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -99,3 +104,20 @@ def test_any_text_is_a_file_or_has_something_wrong(text: str) -> None:
         assert text.endswith(kept["content"])
     else:
         assert kept
+
+
+@pytest.mark.parametrize(
+    ("url", "public"),
+    [
+        ("https://example.com/a.png", True),
+        ("https://files.example.com:8443/a?b=c#d", True),
+        ("http://example.com/a.png", False),
+        ("https://localhost/a.png", False),
+        ("https://10.0.0.1/a.png", False),
+        ("https://db.internal/a.png", False),
+        ("https://ada:secret@example.com/", False),
+        ("", False),
+    ],
+)
+def test_a_public_url_has_the_name_of_a_host(url: str, public: bool) -> None:
+    assert is_public_url(url) is public

@@ -1,0 +1,1 @@
+"""The import of an AgentOS database: sessions and runs as AgentOS stores them, made ours."""
