@@ -71,11 +71,14 @@ def test_every_command_is_one_that_reads_or_one_that_writes() -> None:
     assert {name for name, call in CALLS.items() if not call.reads} == {
         "audit prune",
         "chat",
+        "dead-letters discard",
+        "dead-letters retry",
         "init",
         "keys new",
         "keys rotate",
         "retention",
         "round",
+        "runs cancel",
         "serve",
         "users erase",
     }
