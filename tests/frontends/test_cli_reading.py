@@ -73,6 +73,8 @@ def test_every_command_is_one_that_reads_or_one_that_writes() -> None:
         "audit prune",
         "backup",
         "chat",
+        "dead-letters discard",
+        "dead-letters retry",
         "import agentos",
         "init",
         "keys new",
@@ -80,6 +82,7 @@ def test_every_command_is_one_that_reads_or_one_that_writes() -> None:
         "restore",
         "retention",
         "round",
+        "runs cancel",
         "serve",
         "users erase",
     }

@@ -49,7 +49,8 @@ WORKERS: Final = 3
 LIMITS: Final = ("--limit", "grace_seconds=2", "--limit", "drain_seconds=10")
 
 OF_ALL: Final = re.compile(
-    "legation_(build_info|start_time_seconds|nodes$|clock_skew_seconds|unhosted_runs)"
+    "legation_(build_info|start_time_seconds|nodes$|clock_skew_seconds|unhosted_runs|findings"
+    "|disk_size_bytes)"
 )
 """Gauges of what workers have in common: the greatest counts."""
 
