@@ -59,7 +59,9 @@ ADDED: Final = re.compile(
 )
 """Gauges of which each worker has its own part."""
 
-ON_THE_MOVE: Final = re.compile("process_|legation_(database_|clock_|http_requests_active)")
+ON_THE_MOVE: Final = re.compile(
+    "process_|legation_(database_|clock_|hub_runs|http_requests_active)"
+)
 """Changes while nobody asks for anything, or by being asked."""
 
 LIST: Final = b"GET /agents HTTP/1.1\r\nHost: a\r\n\r\n"
