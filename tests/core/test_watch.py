@@ -24,6 +24,7 @@ from legation.effects import Effect, Fetch, FetchReply, Program, Transact
 from legation.migrations.catalogue import CATALOGUE
 from legation.store.counts import CountRuns
 from legation.store.failures import StoreFailure
+from legation.store.imports import ImportedRun, ImportedSession
 from legation.store.inbox import INBOX
 from legation.store.leased_queue import ItemKey, Lease, LeasedQueue
 from legation.store.outbox import OUTBOX, ClaimedReply
@@ -191,6 +192,11 @@ NAMED: Final[dict[type[Any], Any]] = {
     ReadTable: typing.Literal["sessions"],
     ReadLetters: typing.Literal["inbox"],
 }
+# Values that a unit stores, and that another one reads or stores beside its own.
+STORED: Final[dict[type[Any], Any]] = {
+    ImportedSession: ImportedSession("a", "imported", "a", "a", None, "{}", None, None, 1, 1),
+    ImportedRun: ImportedRun("imported", None, "a", "a", "COMPLETED", 1, 1),
+}
 
 
 def sample(kind: Any) -> Any:
@@ -228,6 +234,8 @@ def make(cls: type[Any]) -> Any:
     hints = typing.get_type_hints(cls)
     if cls in NAMED:
         hints["table"] = NAMED[cls]
+    if cls in STORED:
+        return STORED[cls]
     if issubclass(cls, tuple):
         values: list[Any] = [sample(hint) for hint in hints.values()]
         return cast(Any, cls)(*values)
