@@ -10,7 +10,8 @@ The modules, in the order of a run's life:
 * `files` says which files it may have, `instructions` asks a function for its instructions;
 * `agent_turn`, `team_turn` and `function_turn` take it, `function_steps` are what a function does
   once, `model_places` lets a call of a model wait for its place, `model_order` asks the next model
-  where one fails, and `tool_calls` calls the tools;
+  where one fails, `model_requests` times and counts each request, and `tool_calls` calls the tools;
+* `meter` has the numbers of requests, tokens, tools and queues that metrics show;
 * `guarding` asks the guards around them, and `guarded_tools` admits calls as these said;
 * `given` is what came with its request, `contexts` give that and the state of the session to
   functions, and `state_writer` keeps what they write;
