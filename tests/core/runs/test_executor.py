@@ -17,7 +17,7 @@ from legation.effects import Effect, Interrupted, Interruptible, Nudge, Publish,
 from legation.models.conversation import Image, ModelFailed, Prompt, Reply, Usage
 from legation.runs.executor import ExecuteRun
 from legation.runs.retry import MOST_TRIES, OUTAGE_US
-from legation.store.failures import StatementFailed, Unavailable
+from legation.store.failures import DatabaseFull, StatementFailed, Unavailable
 from legation.store.member_runs import CheckLease
 from legation.store.nodes import Beat
 from legation.store.run_keeping import ReleaseRun
@@ -656,6 +656,24 @@ def test_a_run_ends_interrupted_where_a_release_without_steps_could_claim_it(til
         assert status(peer, run_id) == "ERROR"
         events = peer.get(f"{PATH}/{run_id}/events").events()
         assert json.loads(events[-1].data)["error_type"] == "interrupted"
+
+
+def test_a_run_whose_lease_cannot_be_looked_at_as_the_process_ends_is_left_to_others(
+    till: Till,
+) -> None:
+    with Client(till.make) as client, client.peer() as peer:
+        run_id = ask(client)
+        client.advance(0.5)
+        client.fail_at(ReleaseRun, False)
+        looked = client.fail_at(CheckLease, DatabaseFull("full"))
+        drain(client)
+        client.advance(10)
+        client.crash()
+        peer.advance(LEASES_END + 60)
+
+        assert looked.hits == 1
+        assert status(peer, run_id) == "COMPLETED"
+        assert sorted(till.paid) == [7, 8]
 
 
 def test_a_run_whose_database_was_away_goes_on_under_another_lease(till: Till) -> None:
