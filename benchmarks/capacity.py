@@ -1,4 +1,4 @@
-"""What does a run cost: bytes in the database, and CPU of the server?
+"""The cost of a run: bytes in the database, and CPU of the server.
 
     python benchmarks/capacity.py [RUNS]
 

@@ -73,7 +73,7 @@ HINTS: Final = re.compile(rb"^legation_hints_(sent|heard)_total\{[^}]*\} (\S+)$"
 
 @frozen
 class Spent:
-    """What was used: seconds of CPU, hints, and transactions."""
+    """The use of seconds of CPU, hints, and transactions."""
 
     nodes: float
     postgres: float

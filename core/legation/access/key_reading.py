@@ -1,4 +1,4 @@
-"""What reads keys, of the configuration itself and of a JWKS: imported when there are keys.
+"""The readers of keys, of the configuration itself and of a JWKS: imported when there are keys.
 
 The libraries below are a fifth of the memory of a server that has none.
 """

@@ -96,7 +96,7 @@ class LeftOut:
 
 @frozen
 class Imported:
-    """What became of one session of the other database.
+    """The outcome of the import of one session.
 
     Attributes:
         component: The kind and the id of its agent or team: `agent:ID`.
