@@ -126,6 +126,14 @@ def test_what_is_told_where_a_server_runs_is_not_known_in_another_terminal(tmp_p
         terminal.expect(Exchange("echo $WHERE", "first"), first=True)
 
 
+def test_what_is_put_in_is_not_looked_at_again(tmp_path: Path) -> None:
+    terminal = Terminal(tmp_path, {"postgresql://db": "postgresql://127.0.0.1:17777/one"})
+
+    said = terminal.translate("postgresql://db 7777")
+    assert said.startswith("postgresql://127.0.0.1:17777/one ")
+    assert not said.endswith("7777")
+
+
 def test_shell_keeps_what_it_was_told(tmp_path: Path) -> None:
     with Terminal(tmp_path) as terminal:
         terminal.expect(Exchange("export WHO=ada", ""))

@@ -194,10 +194,12 @@ class Terminal:
                     shell.kill()
 
     def translate(self, text: str) -> str:
-        """Return `text` with the ports and the other things of this run."""
-        for said, meant in self._instead.items():
-            text = text.replace(said, meant)
-        return text
+        """Return `text` with the ports and the other things of this run.
+
+        What is put in is not looked at again: the address of a database may contain such a port.
+        """
+        said = "|".join(map(re.escape, self._instead))
+        return re.sub(said, lambda found: self._instead[found[0]], text)
 
     def write(self, name: str, text: str) -> None:
         """Write a file of the page."""

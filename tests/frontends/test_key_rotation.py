@@ -69,9 +69,7 @@ class Running:
         The load has gone on behind that for long enough to tell how it is answered.
         """
         known = len(self.logged)
-        beside = self.path.with_suffix(".new")
-        beside.write_bytes(document)
-        beside.replace(self.path)
+        replace(self.path, document)
         at = await self.heard(event, known)
         with trio.fail_after(SECONDS):
             while any(self._after(at, name) <= CLIENTS for name in self.seen):
@@ -95,6 +93,13 @@ class Running:
         lay = [t for t in self.seen[name] if since <= t.sent and t.answered <= until]
         assert len(lay) > CLIENTS, f"hardly a request of {name} in {until - since} s"
         return {tried.status for tried in lay}
+
+
+def replace(path: Path, document: bytes) -> None:
+    """Replace a file as a whole: whoever reads it never finds a part of one."""
+    beside = path.with_suffix(".new")
+    beside.write_bytes(document)
+    beside.replace(path)
 
 
 def jwks(*issuers: Issuer) -> bytes:
@@ -214,13 +219,13 @@ async def test_revocations_are_read_again_as_keys_are(tmp_path: Path) -> None:
 
         bearer = {"authorization": f"Bearer {token}"}
         assert await answer(**bearer) == 200
-        path.write_text('{"tokens": ["t1"]}')
+        replace(path, b'{"tokens": ["t1"]}')
         await server.heard("revocations_reloaded", 0)
         assert await answer(**bearer) == 401
-        path.write_text('{"token": []}')
+        replace(path, b'{"token": []}')
         await server.heard("revocations_void", 0)
         assert (await answer("/ready"), await answer(**bearer)) == (503, 401)
-        path.write_text("{}")
+        replace(path, b"{}")
         await server.heard("revocations_recovered", 0)
         assert (await answer("/ready"), await answer(**bearer)) == (200, 200)
 
