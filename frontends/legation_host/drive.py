@@ -254,7 +254,7 @@ def _find_stream(turn: _Turn, number: int, kind: type[S]) -> S | None:
 
 def spawn(resources: Resources, job: Job, outcome: Outcome[Any] | None = None) -> None:
     """Start `job` beside everything else; it ends at the latest when the host closes."""
-    resources.tasks.start_soon(_run_job, resources, job, outcome, name=type(job).__name__)
+    resources.start(_run_job, resources, job, outcome, name=type(job).__name__)
 
 
 async def _run_job(resources: Resources, job: Job, outcome: Outcome[Any] | None) -> None:
@@ -389,7 +389,7 @@ async def _open_stream(turn: _Turn, effect: OpenStream) -> Streaming | Unreachab
     if isinstance(body, Unreachable):
         return body
     stream = ReadAhead(body)
-    turn.resources.tasks.start_soon(stream.pump)
+    turn.resources.start(stream.pump)
     return Streaming(turn.streams.keep(stream), body.status, body.headers)
 
 
@@ -443,13 +443,13 @@ async def _await_nudge(turn: _Turn, effect: AwaitNudge) -> None:
     turn.seen[effect.topic] = turn.resources.hub.state.sequence
 
 
-async def _await_outcome(_: _Turn, effect: AwaitOutcome[R]) -> R | None:
+async def _await_outcome(turn: _Turn, effect: AwaitOutcome[R]) -> R | None:
     """Wait for the end of a job in another task; to be cancelled here is nothing to that."""
     outcome = effect.outcome
     if outcome.over:
         await anyio.lowlevel.checkpoint()
     else:
-        event = anyio.Event()
+        event = turn.resources.native.make_event()
         outcome.waiter = event.set
         await event.wait()
     return outcome.result
