@@ -78,8 +78,8 @@ class Host(Resources):
             Exception: What the program, `body` or `sink` raised.
         """
         life = self.life
-        try:  # as `Life.move` does, without a call for every request
-            here = life.lives and life.find_loop() is life.loop
+        try:  # as `Life.move` does, without a call for every request; no loop outlives its host
+            here = life.lives and life.find_mark() == life.mark
         except RuntimeError:
             here = False
         if not here:
