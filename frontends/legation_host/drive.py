@@ -27,7 +27,6 @@ from legation.effects import (
     CallFunction,
     CloseStream,
     Concurrently,
-    Effect,
     Emit,
     Fetch,
     FetchReply,
@@ -207,9 +206,9 @@ async def drive(
     Its waits, if any, are under `interruption`.
     """
     turn = _Turn(resources, body, sink, label, interruption)
-    clock, awaited = resources.clock, _AWAITED
+    clock, entropy = resources.clock, resources.entropy
     send = resources.pace.measure(label, program) if label else program.send
-    resume: Callable[[Any], Effect] = send
+    resume: Callable[[Any], Any] = send
     value: Any = None
     try:
         while True:
@@ -225,25 +224,25 @@ async def drive(
                     raise _Thrown(error) from None
                 raise
             kind: type[Any] = type(effect)
-            perform = _IMMEDIATE.get(kind)
             if turn.left <= 0:
                 await turn.breathe()
             turn.left -= 1
             resume = send
             try:
-                if kind is Now:  # what is asked for most costs one call
+                if kind is Now:
                     value = clock()
-                    continue
-                if perform is not None:
-                    value = perform(turn, effect)
-                    continue
-                if turn.interruption is not None:
-                    turn.begin_waiting()
-                if turn.gathered and kind is not Transact:  # which may wait for nothing
-                    await turn.flush()
-                if kind not in awaited:
-                    raise Misuse(not_an_effect(place(program), kind))
-                value = await awaited[kind](turn, effect)
+                elif kind is RandomBytes:
+                    value = entropy(effect.size)
+                elif kind in _IMMEDIATE:
+                    value = _IMMEDIATE[kind](turn, effect)
+                else:
+                    if turn.interruption is not None:
+                        turn.begin_waiting()
+                    if turn.gathered and kind is not Transact:  # which may wait for nothing
+                        await turn.flush()
+                    if kind not in _AWAITED:
+                        raise Misuse(not_an_effect(place(program), kind))
+                    value = await _AWAITED[kind](turn, effect)
             except _Thrown as thrown:
                 resume, value = program.throw, thrown.error
     finally:
@@ -291,14 +290,6 @@ async def _run_job(resources: Resources, job: Job, outcome: Outcome[Any] | None)
     finally:
         if outcome is not None and (wake := outcome.tell(result)) is not None:
             wake()
-
-
-def _now(turn: _Turn, _: Now) -> int:
-    return turn.resources.clock()
-
-
-def _random_bytes(turn: _Turn, effect: RandomBytes) -> bytes:
-    return turn.resources.entropy(effect.size)
 
 
 def _this_node(turn: _Turn, _: ThisNode) -> str:
@@ -563,11 +554,11 @@ async def _concurrently(turn: _Turn, effect: Concurrently[R]) -> tuple[R, ...]:
     return tuple(results[index] for index in range(len(effect.programs)))
 
 
-Performers: TypeAlias = Mapping[type[Asks[Any]], Callable[[_Turn, Any], Any]]
+Perform: TypeAlias = Callable[[_Turn, Any], Any]
 
-PERFORMERS: Final[Performers] = {
-    Now: _now,
-    RandomBytes: _random_bytes,
+PERFORMERS: Final[Mapping[type[Asks[Any]], Perform | None]] = {
+    Now: None,
+    RandomBytes: None,
     ThisNode: _this_node,
     ReadBody: _read_body,
     Transact: _transact,
@@ -593,7 +584,14 @@ PERFORMERS: Final[Performers] = {
     Record: _record,
     Log: _log,
 }
-"""A row for every member of `legation.effects.Effect`; a coroutine for what is not immediate."""
+"""A row for every member of `legation.effects.Effect`; a coroutine for what is not immediate.
 
-_IMMEDIATE: Final[Performers] = {kind: PERFORMERS[kind] for kind in PERFORMERS if kind.immediate}
-_AWAITED: Final[Performers] = {kind: PERFORMERS[kind] for kind in PERFORMERS if not kind.immediate}
+None is for what is asked for most, of which `drive` knows the answer without a performer.
+"""
+
+_IMMEDIATE: Final = {
+    kind: perform for kind, perform in PERFORMERS.items() if perform and kind.immediate
+}
+_AWAITED: Final = {
+    kind: perform for kind, perform in PERFORMERS.items() if perform and not kind.immediate
+}
