@@ -23,7 +23,7 @@ from .head import RequestHead
 
 __all__ = ["Memo"]
 
-_BEARER: Final = re.compile(rb"\r\n[Aa]uthorization: Bearer ([A-Za-z0-9._~+/-]+=*)\r\n")
+_BEARER: Final = re.compile(rb"\r\n[Aa]uthorization: Bearer ([A-Za-z0-9._~+/-]++=*+)\r\n")
 _AUTHORIZATION: Final = b"authorization"
 
 _HARMLESS: Final = frozenset(
