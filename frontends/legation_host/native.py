@@ -100,7 +100,8 @@ def find_native() -> Native:
             start: Start = trio.lowlevel.current_task().child_nurseries[-1].start_soon
             return start
 
-        return Native(trio.Event, trio.CancelScope, trio.current_time, start_by)
+        now = trio.lowlevel.current_clock().current_time
+        return Native(trio.Event, trio.CancelScope, now, start_by)
     make_event: Any = type(anyio.Event())
     make_scope: Any = type(anyio.CancelScope())
     return Native(make_event, make_scope, anyio.current_time, _start_by)
