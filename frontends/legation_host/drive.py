@@ -27,6 +27,7 @@ from legation.effects import (
     CallFunction,
     CloseStream,
     Concurrently,
+    Effect,
     Emit,
     Fetch,
     FetchReply,
@@ -208,7 +209,7 @@ async def drive(
     turn = _Turn(resources, body, sink, label, interruption)
     clock, entropy = resources.clock, resources.entropy
     send = resources.pace.measure(label, program) if label else program.send
-    resume: Callable[[Any], Any] = send
+    resume: Callable[[Any], Effect] = send
     value: Any = None
     try:
         while True:
@@ -231,7 +232,7 @@ async def drive(
             try:
                 if kind is Now:
                     value = clock()
-                elif kind is RandomBytes:
+                elif isinstance(effect, RandomBytes):
                     value = entropy(effect.size)
                 elif kind in _IMMEDIATE:
                     value = _IMMEDIATE[kind](turn, effect)
@@ -589,9 +590,9 @@ PERFORMERS: Final[Mapping[type[Asks[Any]], Perform | None]] = {
 None is for what is asked for most, of which `drive` knows the answer without a performer.
 """
 
-_IMMEDIATE: Final = {
+_IMMEDIATE: Final[Mapping[type[Asks[Any]], Perform]] = {
     kind: perform for kind, perform in PERFORMERS.items() if perform and kind.immediate
 }
-_AWAITED: Final = {
+_AWAITED: Final[Mapping[type[Asks[Any]], Perform]] = {
     kind: perform for kind, perform in PERFORMERS.items() if perform and not kind.immediate
 }
