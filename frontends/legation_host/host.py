@@ -78,7 +78,7 @@ class Host(Resources):
             Exception: What the program, `body` or `sink` raised.
         """
         life = self.life
-        try:  # as `Life.move` does, without a call for every request; no loop outlives its host
+        try:  # as `Life.move` does, without a call for every request; a host ends with its loop
             here = life.lives and life.find_mark() == life.mark
         except RuntimeError:
             here = False

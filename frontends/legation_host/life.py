@@ -79,7 +79,7 @@ class Life:
         lives: Whether it may be asked.
         find_loop: Returns what stands for the running event loop; raises `RuntimeError` in none.
         loop: Where it was opened.
-        find_mark: Returns what no other loop is found by while the running one lasts, at once.
+        find_mark: As `find_loop`, in one call; a later loop may have the mark of one that ended.
         mark: Of the loop where it was opened.
     """
 
