@@ -14,6 +14,7 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from collections import OrderedDict, deque
 from collections.abc import Hashable, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Final, Generic, TypeAlias, TypeVar
 
@@ -44,6 +45,7 @@ _Place: TypeAlias = tuple[str, str]
 """What is waited for, and under which name."""
 
 
+@lru_cache(maxsize=TOPICS)
 def digest(name: str) -> str:
     """Return what a topic or the id of a run is called between nodes: 12 characters."""
     return urlsafe_b64encode(blake2b(name.encode(), digest_size=9).digest()).decode()
@@ -100,10 +102,12 @@ class NodeState(Generic[W]):
     Attributes:
         events_of_a_run: So many are kept; who is further behind asks the database.
         sequence: Nudges so far, of any topic.
+        followers: Waiters for an event.
     """
 
     events_of_a_run: int = EVENTS_OF_A_RUN
     sequence: int = field(default=0, init=False)
+    followers: int = field(default=0, init=False)
     _feeds: OrderedDict[str, _Feed] = field(factory=OrderedDict[str, _Feed], init=False)
     _characters: int = field(default=0, init=False)
     _nudged: OrderedDict[str, int] = field(factory=OrderedDict[str, int], init=False)
@@ -117,11 +121,6 @@ class NodeState(Generic[W]):
         """Runs whose latest events are held."""
         return len(self._feeds)
 
-    @property
-    def followers(self) -> int:
-        """Waiters for an event."""
-        return sum(len(found) for (kind, _), found in self._waiting.items() if kind == "event")
-
     # --- Events ---------------------------------------------------------------------------------
 
     def publish(self, run_id: str, events: Sequence[StoredEvent], now: float) -> tuple[W, ...]:
@@ -129,17 +128,17 @@ class NodeState(Generic[W]):
 
         Where there are none, nothing is kept, and whoever is woken asks the database.
         """
-        place = ("event", digest(run_id))
-        if not events:
-            return self._take(place) if place in self._waiting else ()
-        feed = self._feeds.setdefault(run_id, _Feed())
-        before = feed.characters
-        feed.extend(events, self.events_of_a_run)
-        feed.heard = now
-        self._characters += feed.characters - before
-        self._feeds.move_to_end(run_id)
-        self._forget(now - REMEMBERED_SECONDS)
-        return self._take(place) if place in self._waiting else ()
+        if events:
+            feed = self._feeds.get(run_id)
+            if feed is None:
+                feed = self._feeds[run_id] = _Feed()
+            before = feed.characters
+            feed.extend(events, self.events_of_a_run)
+            feed.heard = now
+            self._characters += feed.characters - before
+            self._feeds.move_to_end(run_id)
+            self._forget(now - REMEMBERED_SECONDS)
+        return self._take(("event", digest(run_id))) if self.followers else ()
 
     def hear_event(self, key: str, seq: int) -> tuple[W, ...]:
         """Note that another node stored the events up to `seq` of the run with this digest."""
@@ -179,6 +178,7 @@ class NodeState(Generic[W]):
             place = ("event", key)
             self._waiting.setdefault(place, {})[waiter] = None
             self._places[waiter] = place
+            self.followers += 1
         return events
 
     # --- Nudges ---------------------------------------------------------------------------------
@@ -230,12 +230,15 @@ class NodeState(Generic[W]):
         if place is not None:
             waiters = self._waiting[place]
             del waiters[waiter]
+            self.followers -= place[0] == "event"
             if not waiters:
                 del self._waiting[place]
 
     def _take(self, place: _Place) -> tuple[W, ...]:
         """Return who waits in `place`, in the order of their coming; they wait no longer."""
         waiters = tuple(self._waiting.pop(place, ()))
+        if place[0] == "event":
+            self.followers -= len(waiters)
         for waiter in waiters:
             del self._places[waiter]
         return waiters

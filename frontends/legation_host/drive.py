@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping
+from time import monotonic
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 import anyio
@@ -69,13 +71,13 @@ from legation.store.run_rows import StoredEvent
 
 from .errors import Misuse, not_an_effect
 from .functions import Pieces
+from .native import Scope
 from .pace import Blocked, place
 from .read_ahead import ReadAhead
 from .resources import Resources
 
 if TYPE_CHECKING:
     from legation.migrations.schema_guard import SchemaGuard
-    from legation.store.units import Unit
 
 __all__ = ["PERFORMERS", "BodySource", "Sink", "drive", "spawn"]
 
@@ -115,6 +117,7 @@ class _Turn:
     __slots__ = (
         "body",
         "gathered",
+        "interruption",
         "label",
         "left",
         "nudged",
@@ -126,9 +129,15 @@ class _Turn:
     )
 
     def __init__(
-        self, resources: Resources, body: BodySource | None, sink: Sink | None, label: str
+        self,
+        resources: Resources,
+        body: BodySource | None,
+        sink: Sink | None,
+        label: str,
+        interruption: _Interruption | None,
     ) -> None:
         self.resources = resources
+        self.interruption = interruption  # until the program waits for the first time
         self.label = label
         self.body = body
         self.sink = sink
@@ -154,8 +163,15 @@ class _Turn:
                 for stream in streams:
                     closing.start_soon(stream.aclose)
 
+    def begin_waiting(self) -> None:
+        """Let what is awaited from now on be interrupted, where the program can be."""
+        if self.interruption is not None:
+            self.interruption.begin()
+            self.interruption = None
+
     async def flush(self) -> None:
         """Send what was gathered, as one."""
+        self.begin_waiting()
         if self.sink is None:
             raise Misuse("a program emits, and there is no stream to emit to")
         data = b"".join(self.gathered)
@@ -166,6 +182,7 @@ class _Turn:
 
     async def breathe(self) -> None:
         """Let the others have their turn."""
+        self.begin_waiting()
         if self.size >= GATHERED_BYTES:
             await self.flush()
         self.left = TURN
@@ -180,15 +197,17 @@ async def drive(
     label: str = "",
     *,
     inner: bool = False,
+    interruption: _Interruption | None = None,
 ) -> R:
     """Run `program` to its end and return its result.
 
     A program that ends in another way, by cancellation or by an error of its own or of `sink`, is
     closed before this returns, as is every stream that it left open.  Thrown into it is what a unit
     of work raises, and an `inner` program that it waits for.  With a `label` steps are measured.
+    Its waits, if any, are under `interruption`.
     """
-    turn = _Turn(resources, body, sink, label)
-    guard, awaited = resources.guard, _AWAITED
+    turn = _Turn(resources, body, sink, label, interruption)
+    clock, entropy = resources.clock, resources.entropy
     send = resources.pace.measure(label, program) if label else program.send
     resume: Callable[[Any], Effect] = send
     value: Any = None
@@ -206,26 +225,25 @@ async def drive(
                     raise _Thrown(error) from None
                 raise
             kind: type[Any] = type(effect)
-            perform = _IMMEDIATE.get(kind)
             if turn.left <= 0:
                 await turn.breathe()
             turn.left -= 1
             resume = send
             try:
-                if perform is not None:
-                    value = perform(turn, effect)
-                    continue
-                if isinstance(effect, Transact):
-                    if guard is not None and effect.database in guard.reasons:
-                        _refuse(guard, effect)
-                    if read := resources.databases[effect.database].inline(effect.unit):
-                        value = await _read(resources, effect, read)
-                        continue
-                if turn.gathered:
-                    await turn.flush()
-                if kind not in awaited:
-                    raise Misuse(not_an_effect(place(program), kind))
-                value = await awaited[kind](turn, effect)
+                if kind is Now:
+                    value = clock()
+                elif isinstance(effect, RandomBytes):
+                    value = entropy(effect.size)
+                elif kind in _IMMEDIATE:
+                    value = _IMMEDIATE[kind](turn, effect)
+                else:
+                    if turn.interruption is not None:
+                        turn.begin_waiting()
+                    if turn.gathered and kind is not Transact:  # which may wait for nothing
+                        await turn.flush()
+                    if kind not in _AWAITED:
+                        raise Misuse(not_an_effect(place(program), kind))
+                    value = await _AWAITED[kind](turn, effect)
             except _Thrown as thrown:
                 resume, value = program.throw, thrown.error
     finally:
@@ -254,7 +272,7 @@ def _find_stream(turn: _Turn, number: int, kind: type[S]) -> S | None:
 
 def spawn(resources: Resources, job: Job, outcome: Outcome[Any] | None = None) -> None:
     """Start `job` beside everything else; it ends at the latest when the host closes."""
-    resources.tasks.start_soon(_run_job, resources, job, outcome, name=type(job).__name__)
+    resources.start(_run_job, resources, job, outcome, name=type(job).__name__)
 
 
 async def _run_job(resources: Resources, job: Job, outcome: Outcome[Any] | None) -> None:
@@ -273,14 +291,6 @@ async def _run_job(resources: Resources, job: Job, outcome: Outcome[Any] | None)
     finally:
         if outcome is not None and (wake := outcome.tell(result)) is not None:
             wake()
-
-
-def _now(turn: _Turn, _: Now) -> int:
-    return turn.resources.clock()
-
-
-def _random_bytes(turn: _Turn, effect: RandomBytes) -> bytes:
-    return turn.resources.entropy(effect.size)
 
 
 def _this_node(turn: _Turn, _: ThisNode) -> str:
@@ -324,21 +334,17 @@ async def _read_body(turn: _Turn, effect: ReadBody) -> bytes | None:
     return b"" if turn.body is None else await turn.body.read(effect.limit)
 
 
-async def _read(
-    resources: Resources, effect: Transact[R], read: Callable[[Unit[R]], R]
-) -> R | None:
-    """Read on this thread, and wait for nothing but what the guard asks after a failure."""
-    try:
-        return read(effect.unit)
-    except Exception as error:  # noqa: BLE001 (thrown into the program)
-        await _learn(resources, effect, error)
-    return None  # never: what `_learn` is given is thrown
-
-
 async def _transact(turn: _Turn, effect: Transact[Any]) -> Any:
-    unit, answer, trouble = effect.unit, None, None
+    """Run a unit; one that the database reads on this thread waits for nothing."""
+    guard, unit, answer, trouble = turn.resources.guard, effect.unit, None, None
+    if guard is not None and effect.database in guard.reasons:
+        _refuse(guard, effect)
+    database = turn.resources.databases[effect.database]
+    read = None if unit.writes else database.inline(unit)
+    if read is None and turn.gathered:
+        await turn.flush()
     try:
-        answer = await turn.resources.databases[effect.database].run(unit)
+        answer = await database.run(unit) if read is None else read(unit)
     except Exception as error:  # noqa: BLE001 (thrown into the program)
         trouble = error
     if trouble is not None or unit.exclusive:  # as a migration is, of which the guard learns
@@ -389,7 +395,7 @@ async def _open_stream(turn: _Turn, effect: OpenStream) -> Streaming | Unreachab
     if isinstance(body, Unreachable):
         return body
     stream = ReadAhead(body)
-    turn.resources.tasks.start_soon(stream.pump)
+    turn.resources.start(stream.pump)
     return Streaming(turn.streams.keep(stream), body.status, body.headers)
 
 
@@ -443,45 +449,81 @@ async def _await_nudge(turn: _Turn, effect: AwaitNudge) -> None:
     turn.seen[effect.topic] = turn.resources.hub.state.sequence
 
 
-async def _await_outcome(_: _Turn, effect: AwaitOutcome[R]) -> R | None:
+async def _await_outcome(turn: _Turn, effect: AwaitOutcome[R]) -> R | None:
     """Wait for the end of a job in another task; to be cancelled here is nothing to that."""
     outcome = effect.outcome
     if outcome.over:
         await anyio.lowlevel.checkpoint()
     else:
-        event = anyio.Event()
+        event = turn.resources.native.make_event()
         outcome.waiter = event.set
         await event.wait()
     return outcome.result
 
 
-async def _interruptible(turn: _Turn, effect: Interruptible[R]) -> R | Interrupted:
-    """Drive the inner program under a scope that the nudge, or the time, cancels.
+class _Interruption:
+    """The scope of a program's waits, which a nudge cancels, or the time.
 
-    No task stands by for the nudge: it calls the scope.
+    It is entered when the program waits for the first time, since one that waits for nothing
+    cannot be interrupted.  No task stands by for the nudge: it calls the scope.
     """
-    since, nudged = turn.seen.get(effect.topic, turn.nudged), False
-    with turn.resources.native.limit(effect.timeout_seconds) as scope:
-        call = scope.cancel
 
-        def interrupt() -> None:
-            nonlocal nudged
-            nudged = True
-            call()
+    __slots__ = ("_asked", "_effect", "_resources", "_scope", "_since", "nudged")
 
-        state = turn.resources.hub.state
-        if state.await_interruption(effect.topic, since, interrupt):
-            interrupt()
+    def __init__(self, resources: Resources, effect: Interruptible[Any], since: int) -> None:
+        self._resources = resources
+        self._effect = effect
+        self._since = since  # nudges later than this one count
+        self._asked = monotonic()
+        self._scope: Scope | None = None
+        self.nudged = False
+
+    def begin(self) -> None:
+        """Enter the scope, for what is left of the time."""
+        resources, effect = self._resources, self._effect
+        scope = resources.native.limit(effect.timeout_seconds - (monotonic() - self._asked))
+        self._scope = scope.__enter__()
+        if resources.hub.state.await_interruption(effect.topic, self._since, self._interrupt):
+            self._interrupt()
+
+    def _interrupt(self) -> None:
+        self.nudged = True
+        if self._scope is not None:
+            self._scope.cancel()
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        if self._scope is None:
+            return None
+        self._resources.hub.state.leave(self._interrupt)
+        return self._scope.__exit__(kind, error, traceback)
+
+
+async def _interruptible(turn: _Turn, effect: Interruptible[R]) -> R | Interrupted:
+    """Drive the inner program, whose waits can be interrupted."""
+    resources, label = turn.resources, effect.label or turn.label
+    since = turn.seen.get(effect.topic, turn.nudged)
+    interruption = _Interruption(resources, effect, since)
+    with interruption:
         try:
-            label = effect.label or turn.label
             return await drive(
-                turn.resources, effect.program, turn.body, turn.sink, label, inner=True
+                resources,
+                effect.program,
+                turn.body,
+                turn.sink,
+                label,
+                inner=True,
+                interruption=interruption,
             )
         except Blocked:
             return Interrupted("blocked")
-        finally:
-            state.leave(interrupt)
-    return Interrupted("nudge" if nudged else "timeout")
+    return Interrupted("nudge" if interruption.nudged else "timeout")
 
 
 async def _concurrently(turn: _Turn, effect: Concurrently[R]) -> tuple[R, ...]:
@@ -513,11 +555,11 @@ async def _concurrently(turn: _Turn, effect: Concurrently[R]) -> tuple[R, ...]:
     return tuple(results[index] for index in range(len(effect.programs)))
 
 
-Performers: TypeAlias = Mapping[type[Asks[Any]], Callable[[_Turn, Any], Any]]
+Perform: TypeAlias = Callable[[_Turn, Any], Any]
 
-PERFORMERS: Final[Performers] = {
-    Now: _now,
-    RandomBytes: _random_bytes,
+PERFORMERS: Final[Mapping[type[Asks[Any]], Perform | None]] = {
+    Now: None,
+    RandomBytes: None,
     ThisNode: _this_node,
     ReadBody: _read_body,
     Transact: _transact,
@@ -543,7 +585,14 @@ PERFORMERS: Final[Performers] = {
     Record: _record,
     Log: _log,
 }
-"""A row for every member of `legation.effects.Effect`; a coroutine for what is not immediate."""
+"""A row for every member of `legation.effects.Effect`; a coroutine for what is not immediate.
 
-_IMMEDIATE: Final[Performers] = {kind: PERFORMERS[kind] for kind in PERFORMERS if kind.immediate}
-_AWAITED: Final[Performers] = {kind: PERFORMERS[kind] for kind in PERFORMERS if not kind.immediate}
+None is for what is asked for most, of which `drive` knows the answer without a performer.
+"""
+
+_IMMEDIATE: Final[Mapping[type[Asks[Any]], Perform]] = {
+    kind: perform for kind, perform in PERFORMERS.items() if perform and kind.immediate
+}
+_AWAITED: Final[Mapping[type[Asks[Any]], Perform]] = {
+    kind: perform for kind, perform in PERFORMERS.items() if perform and not kind.immediate
+}

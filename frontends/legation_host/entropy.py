@@ -30,5 +30,5 @@ def unpredictable(size: int) -> bytes:
         return _pieces.pop()[:size]
     except IndexError:
         data = os.urandom(PIECE * _AT_ONCE)
-        _pieces.extend(data[at : at + PIECE] for at in range(PIECE, len(data), PIECE))
+        _pieces.extend([data[at : at + PIECE] for at in range(PIECE, len(data), PIECE)])
         return data[:size]

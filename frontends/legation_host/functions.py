@@ -15,12 +15,12 @@ from typing import Any, Final, cast
 
 import anyio
 import anyio.lowlevel
-from anyio.abc import TaskGroup
 from attrs import field
 
 from legation.effects import CallFunction, Piece, Raised, Returned, TimedOut
 from legation.values import define
 
+from .native import Start
 from .wakeup import Wake, waker
 
 __all__ = ["FUNCTION_THREADS", "Functions", "Pieces"]
@@ -35,7 +35,7 @@ CLOSE_SECONDS: Final = 2.0
 class Functions:
     """Calls functions; `threads` of them at most are in a thread at one time."""
 
-    _tasks: TaskGroup = field(alias="tasks")
+    _start: Start = field(alias="start")
     _threads: int = field(default=FUNCTION_THREADS, alias="threads")
     _places: anyio.Semaphore = field(init=False)
 
@@ -58,7 +58,7 @@ class Functions:
                 if _passes(error):
                     raise
                 return Raised.by(error)
-            self._tasks.start_soon(pieces.serve, name="pieces")
+            self._start(pieces.serve, name="pieces")
             return pieces
         return TimedOut()
 

@@ -28,6 +28,7 @@ from .hints import hints_of
 from .hub import Hub
 from .life import Act, Life, one_life
 from .logs import Write, quiet
+from .native import find_native
 from .pace import Pace
 from .resources import Resources
 
@@ -77,8 +78,8 @@ class Host(Resources):
             Exception: What the program, `body` or `sink` raised.
         """
         life = self.life
-        try:  # as `Life.move` does, without a call for every request
-            here = life.lives and life.find_loop() is life.loop
+        try:  # as `Life.move` does, without a call for every request; a host ends with its loop
+            here = life.lives and life.find_mark() == life.mark
         except RuntimeError:
             here = False
         if not here:
@@ -136,9 +137,20 @@ async def open_host(
         stack.push_async_callback(trail.aclose)
         tasks = await stack.enter_async_context(anyio.create_task_group())
         tasks.start_soon(_expire, tuple(opened.values()), name="deadlines")
-        functions = Functions(tasks, function_threads)
+        native = find_native()
+        start = native.find_start(tasks)
         host = Host(
-            opened, clock, entropy, node or system_node(), log, fetcher, functions, trail, tasks
+            databases=opened,
+            clock=clock,
+            entropy=entropy,
+            node=node or system_node(),
+            write=log,
+            fetcher=fetcher,
+            functions=Functions(start, function_threads),
+            trail=trail,
+            tasks=tasks,
+            start=start,
+            native=native,
         )
         ending.callback(host.life.move, Act.END)
         host.pace = Pace(log)
@@ -178,6 +190,7 @@ async def _expire(databases: Sequence[Database]) -> None:
 def _listen(host: Host, hub: Hub, tasks: TaskGroup) -> None:
     """Let programs wait in `hub`, and other nodes be heard there."""
     host.hub = hub
+    hub.native = host.native
     host.hints = hints_of(host.databases.values(), host.node, hub, host.write)
     for one in host.hints.values():
         tasks.start_soon(one.serve, name="hints")

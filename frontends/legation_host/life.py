@@ -79,6 +79,8 @@ class Life:
         lives: Whether it may be asked.
         find_loop: Returns what stands for the running event loop; raises `RuntimeError` in none.
         loop: Where it was opened.
+        find_mark: As `find_loop`, in one call; a later loop may have the mark of one that ended.
+        mark: Of the loop where it was opened.
     """
 
     what: str
@@ -86,9 +88,18 @@ class Life:
     lives: bool = field(default=False, init=False)
     find_loop: Callable[[], object] = field(init=False)
     loop: object = field(init=False)
+    find_mark: Callable[[], object] = field(init=False)
+    mark: object = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.find_loop, self.loop = _look_around()
+        self._look_around()
+
+    def _look_around(self) -> None:
+        """Find the loop that runs, and its mark: a thread runs one loop of trio at a time."""
+        self.find_loop, self.loop = _find_loop()
+        self.find_mark, self.mark = self.find_loop, self.loop
+        if self.find_loop is trio.lowlevel.current_trio_token:
+            self.find_mark, self.mark = threading.get_ident, threading.get_ident()
 
     def move(self, act: Act) -> None:
         """Do `act`.
@@ -106,7 +117,7 @@ class Life:
             )
             raise LifeMisuse(f"{where}: go to that loop, or open another platform in this one")
         if act is Act.OPEN:
-            self.find_loop, self.loop = _look_around()
+            self._look_around()
         self.stage = after
         self.lives = after in (Stage.OPEN, Stage.CLOSING)
 
@@ -117,7 +128,7 @@ class Life:
             return False
 
 
-def _look_around() -> tuple[Callable[[], object], object]:
+def _find_loop() -> tuple[Callable[[], object], object]:
     """Return what finds the running event loop, of trio or asyncio, and what it finds."""
     try:
         return trio.lowlevel.current_trio_token, trio.lowlevel.current_trio_token()

@@ -17,7 +17,7 @@ from .functions import Functions
 from .hints import Hints
 from .hub import Hub
 from .logs import ShowError, Write, hide_error
-from .native import Native, find_native
+from .native import Native, Start
 from .pace import Pace
 
 if TYPE_CHECKING:  # a host without a platform does not load the migrations
@@ -35,10 +35,11 @@ class Resources:
         entropy: As many unpredictable bytes as asked for.
         node: The name of this process.
         tasks: What goes on beside the programs; cancelled when the host closes.
+        start: Starts a task there.
+        native: Makes the events and scopes of the event loop.
         hints: Of each database whose other nodes can be heard.
         show_error: Takes what programs raised, beside the line that the log has for it.
         guard: Is asked at each `Transact`; None where programs bring their own, or need none.
-        native: Makes the events and scopes of the event loop.
     """
 
     databases: Mapping[str, Database]
@@ -50,9 +51,10 @@ class Resources:
     functions: Functions
     trail: Trail
     tasks: TaskGroup
+    start: Start
+    native: Native
     hub: Hub = field(factory=Hub)
     pace: Pace = field(factory=Pace)
     hints: Mapping[str, Hints] = field(factory=dict[str, Hints])
     show_error: ShowError = hide_error
     guard: SchemaGuard | None = None
-    native: Native = field(factory=find_native, init=False)

@@ -42,23 +42,20 @@ class RequestBody:
     """The body of one request, on its connection.
 
     Attributes:
+        done: The connection stands behind the end of the body.
         refusal: Why the body could not be had: the answer, in the place of the program's.
         gone: The client went away in the middle.
     """
 
-    __slots__ = ("_framing", "_head", "_wire", "gone", "refusal")
+    __slots__ = ("_begun", "_head", "_wire", "done", "gone", "refusal")
 
     def __init__(self, wire: Wire, head: RequestHead) -> None:
         self._wire = wire
         self._head = head
-        self._framing: Framing | None = None
+        self._begun = False
+        self.done = False
         self.refusal: Refusal | None = None
         self.gone = False
-
-    @property
-    def done(self) -> bool:
-        """Whether the connection stands behind the end of the body."""
-        return self._framing is not None and self._framing.done
 
     @property
     def can_be_dropped(self) -> bool:
@@ -67,8 +64,8 @@ class RequestBody:
         Without a 100 (Continue), a client that expects one may send the body or not (RFC 9110
         section 10.1.1).
         """
-        if self._framing is not None:
-            return self._framing.done
+        if self._begun:
+            return self.done
         length, limit = self._head.length, self._wire.context.settings.unread_body
         return length is not None and length <= limit and not self._head.expects
 
@@ -77,13 +74,16 @@ class RequestBody:
 
         A declared length decides before anything is read.
         """
-        if self._framing is not None:
+        if self._begun:
             raise RuntimeError("the body of a request is read once")
-        declared = self._head.length
+        declared, guard = self._head.length, self._wire.guard
         if declared is not None and declared > limit:
             return None
+        if declared is not None and declared <= len(guard.buffer):  # it came with its head
+            self._begun = self.done = True
+            return guard.take(declared)
         try:
-            if self._head.expects and not self._wire.guard.unread:
+            if self._head.expects and not guard.buffer:
                 await self._wire.send(CONTINUE)
             limit = min(limit, self._wire.context.settings.body)
             pieces = await self._collect(self._head.make_framing(limit), Phase.BODY)
@@ -101,7 +101,7 @@ class RequestBody:
 
     async def _collect(self, framing: Framing, phase: Phase) -> list[bytes] | None:
         wire, settings = self._wire, self._wire.context.settings
-        self._framing = framing
+        self._begun = True
         pieces: list[bytes] = []
         size, started = 0, wire.context.soon
         before, data = (wire.phase, wire.deadline), wire.guard.take()
@@ -114,7 +114,9 @@ class RequestBody:
             size += len(taken[0])
             pieces.append(taken[0])
             if framing.done:
-                wire.guard.receive(taken[1])
+                self.done = True
+                if taken[1]:
+                    wire.guard.receive(taken[1])
                 wire.phase, wire.deadline = before
                 return pieces
             wire.phase = phase

@@ -115,7 +115,7 @@ class Connection:
         wire, guard = self.wire, self.wire.guard
         since_pause = 0
         while True:
-            head = guard.head()
+            head = guard.head() if guard.buffer else None
             if head is None:
                 since_pause = 0
                 if wire.phase is IDLE and guard.has_begun:
@@ -144,8 +144,9 @@ class Connection:
         seconds = settings.keep_alive_seconds
         if self._context.draining:
             seconds = min(seconds, settings.grace_seconds)
-        self.wire.method = "GET"
-        self.wire.enter(IDLE, seconds)
+        wire = self.wire
+        wire.method = "GET"
+        wire.phase, wire.deadline = IDLE, self._context.soon + seconds
 
     async def _serve(self, head: RequestHead) -> bool:
         """Answer one request; tell whether the connection goes on."""
@@ -156,14 +157,15 @@ class Connection:
         answer = await self._ask(head, body)
         if isinstance(answer, Streamed):
             return await self._send_stream(answer, head, body)
-        goes_on = head.keep_alive and body.can_be_dropped and not context.draining
+        read = body.done or body.can_be_dropped
+        goes_on = head.keep_alive and read and not context.draining
         rendered = response_bytes(answer, head.method, context.clock.date, close=not goes_on)
         if (left := wire.give(rendered)) is not None:
             await wire.give_all(left)
         if goes_on:
             return body.done or await body.drop()
         # A client that asked for the end, and sent all it had to, needs no waiting for.
-        if head.keep_alive or not body.done or wire.guard.unread:
+        if head.keep_alive or not body.done or wire.guard.buffer:
             await wire.linger()
         else:
             wire.part()

@@ -50,20 +50,17 @@ class Framing(Protocol):
 class LengthBody:
     """A body of `length` bytes (RFC 9112 section 6.2)."""
 
-    __slots__ = ("_left",)
+    __slots__ = ("_left", "done")
 
     def __init__(self, length: int) -> None:
         self._left = length
-
-    @property
-    def done(self) -> bool:
-        """Whether the body has ended."""
-        return self._left == 0
+        self.done = length == 0
 
     def receive(self, data: bytes) -> tuple[bytes, bytes]:
         """Take `data`; return what belongs to the body and what follows its end."""
         mine = data[: self._left]
         self._left -= len(mine)
+        self.done = self._left == 0
         return mine, data[len(mine) :]
 
 

@@ -55,15 +55,29 @@ class Guard:
     """The requests of one connection.  `receive` bytes, then ask for `head` until None.
 
     Between a head and the next one, its body must be `take`n out.
+
+    Attributes:
+        buffer: The bytes received and not yet used.
+        has_begun: Whether any byte of the next head has come.
     """
 
-    __slots__ = ("_buffer", "_empty_lines", "_fields", "_limits", "_memo", "_quick", "_scanned")
+    __slots__ = (
+        "_empty_lines",
+        "_fields",
+        "_limits",
+        "_memo",
+        "_quick",
+        "_scanned",
+        "buffer",
+        "has_begun",
+    )
 
     def __init__(self, limits: Settings, memo: Memo | None = None) -> None:
         self._limits = limits
         self._memo = memo
         self._quick = min(limits.header_line, limits.header_block)
-        self._buffer = b""
+        self.buffer = b""
+        self.has_begun = False
         self._scanned: int = 0  # bytes of the head whose lines have passed
         self._fields: int = 0
         self._empty_lines: int = 0
@@ -71,52 +85,49 @@ class Guard:
     @property
     def unread(self) -> int:
         """Bytes received and not yet used."""
-        return len(self._buffer)
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether any byte of the next head has come."""
-        return self._buffer != b"" or self._empty_lines > 0
+        return len(self.buffer)
 
     @property
     def method(self) -> str:
         """The method of a head that has not come to its end, or was refused; empty if unknown."""
-        word, space, _ = self._buffer[:_LONGEST_METHOD].partition(b" ")
+        word, space, _ = self.buffer[:_LONGEST_METHOD].partition(b" ")
         return word.decode("latin-1") if space else ""
 
     def receive(self, data: bytes) -> None:
-        """Add bytes that came from the connection."""
-        self._buffer = self._buffer + data if self._buffer else data
+        """Add bytes that came from the connection, and are not empty."""
+        self.buffer = self.buffer + data if self.buffer else data
+        self.has_begun = True
 
-    def take(self) -> bytes:
-        """Return and forget all unread bytes: the beginning of a body."""
-        data, self._buffer = self._buffer, b""
+    def take(self, most: int | None = None) -> bytes:
+        """Return and forget all unread bytes, or `most` of them: the beginning of a body."""
+        data, self.buffer = self.buffer[:most], b"" if most is None else self.buffer[most:]
+        self.has_begun = self.buffer != b""
         return data
 
     def head(self) -> RequestHead | Refusal | None:
         """Return the next head, or the refusal of it, or None while bytes are missing."""
-        buffer = self._buffer
+        buffer = self.buffer
         if not self._scanned:
             end = buffer.find(b"\r\n\r\n") + 4
             if 4 <= end <= self._quick:
-                head = self._at_once(buffer if end == len(buffer) else buffer[:end])
+                raw = buffer if end == len(buffer) else buffer[:end]
+                known = None if self._memo is None else self._memo.find(raw)
+                head = known or self._at_once(raw)
                 if isinstance(head, RequestHead):
-                    self._buffer = buffer[end:]
+                    self.buffer = buffer[end:]
+                    self.has_begun = self.buffer != b""
                     self._empty_lines = 0
                 if head is not None:
                     return head
         return self._scan() if buffer else None
 
     def _at_once(self, raw: bytes) -> RequestHead | Refusal | None:
-        """Return what a whole head within the limits of size says; None if its lines are odd."""
-        memo = self._memo
-        if memo is not None and (known := memo.find(raw)) is not None:
-            return known
+        """Parse a whole head within the limits of size; None if its lines are odd."""
         if not self._is_plain(raw):
             return None
         head = self._parse(raw)
-        if memo is not None and isinstance(head, RequestHead):
-            memo.keep(raw, head)
+        if self._memo is not None and isinstance(head, RequestHead):
+            self._memo.keep(raw, head)
         return head
 
     def _is_plain(self, raw: bytes) -> bool:
@@ -139,7 +150,7 @@ class Guard:
         if (refusal := self._skip_empty_lines()) is not None:
             return refusal
         while True:
-            buffer, start = self._buffer, self._scanned
+            buffer, start = self.buffer, self._scanned
             window = min(self._limits.header_line + 2, self._limits.header_block - start)
             end = buffer.find(b"\n", start, start + window) + 1
             if not end:
@@ -151,20 +162,21 @@ class Guard:
             if line == b"\r\n":
                 head = self._parse(buffer[:end])
                 if isinstance(head, RequestHead):
-                    self._buffer = buffer[end:]
+                    self.buffer = buffer[end:]
+                    self.has_begun = self.buffer != b""
                     self._scanned = self._fields = self._empty_lines = 0
                 return head
 
     def _skip_empty_lines(self) -> Refusal | None:
         if self._scanned:
             return None
-        while self._buffer.startswith(b"\r\n"):
-            self._buffer = self._buffer[2:]
+        while self.buffer.startswith(b"\r\n"):
+            self.buffer = self.buffer[2:]
             self._empty_lines += 1
             if self._empty_lines > EMPTY_LINES:
                 return BadRequest("Too many empty lines before the request")
         # A TLS hello or noise has no line end: it is not worth waiting for.
-        if self._buffer and self._buffer[0] <= 0x20 and self._buffer != b"\r":
+        if self.buffer and self.buffer[0] <= 0x20 and self.buffer != b"\r":
             return BadRequest("Not an HTTP request")
         return None
 

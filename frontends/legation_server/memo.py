@@ -23,7 +23,7 @@ from .head import RequestHead
 
 __all__ = ["Memo"]
 
-_BEARER: Final = re.compile(rb"\r\n[Aa]uthorization: Bearer ([A-Za-z0-9._~+/-]+=*)\r\n")
+_BEARER: Final = re.compile(rb"\r\n[Aa]uthorization: Bearer ([A-Za-z0-9._~+/-]++=*+)\r\n")
 _AUTHORIZATION: Final = b"authorization"
 
 _HARMLESS: Final = frozenset(
@@ -52,8 +52,10 @@ _HARMLESS: Final = frozenset(
 )
 """The fields that a client repeats from request to request, and that are no secret."""
 
-_Parts: TypeAlias = tuple[RequestHead, Headers, Headers]
-"""A head without its fields, those before the token, and those behind it."""
+_Parts: TypeAlias = tuple[str, str, Headers, Headers, int | None, bool, bool]
+"""A head without its token: method and target, the fields before that, those behind it, the rest.
+
+It is an HTTP/1.1 one, as all are that are kept."""
 
 
 class Memo:
@@ -76,20 +78,23 @@ class Memo:
     def find(self, raw: bytes) -> RequestHead | None:
         """Return what `raw`, a whole head, would be parsed to; None where it is not known."""
         bearer = _BEARER.search(raw)
-        known = self._heads.get(raw if bearer is None else _without(raw, bearer))
-        if isinstance(known, RequestHead) or known is None:
-            return known
         if bearer is None:
-            return None  # it has no token, and is what others are without theirs
-        head, before, behind = known
-        return _like(head, (*before, (_AUTHORIZATION, b"Bearer " + bearer[1]), *behind))
+            known = self._heads.get(raw)  # not what others are without their token
+            return known if isinstance(known, RequestHead) else None
+        start, end = bearer.span(1)
+        known = self._heads.get(raw[:start] + raw[end:])
+        if known is None or isinstance(known, RequestHead):
+            return known
+        method, target, before, behind, length, keep_alive, expects = known
+        headers = (*before, (_AUTHORIZATION, b"Bearer " + raw[start:end]), *behind)
+        return RequestHead(method, target, headers, length, keep_alive, expects)
 
     def keep(self, raw: bytes, head: RequestHead) -> None:
         """Remember that `raw` is `head` if it came before, in the place of what is kept longest."""
         names = [name for name, _ in head.headers]
         tokens = names.count(_AUTHORIZATION)
         bearer = _BEARER.search(raw)
-        key = raw if bearer is None else _without(raw, bearer)
+        key = raw if bearer is None else raw[: bearer.start(1)] + raw[bearer.end(1) :]
         if tokens != (bearer is not None) or not _HARMLESS.issuperset(names):
             return
         if head.old or len(key) > self.LONGEST or not self._came_before(key):
@@ -100,7 +105,15 @@ class Memo:
             self._heads[key] = head
         else:
             at = names.index(_AUTHORIZATION)
-            self._heads[key] = (_like(head, ()), head.headers[:at], head.headers[at + 1 :])
+            self._heads[key] = (
+                head.method,
+                head.target,
+                head.headers[:at],
+                head.headers[at + 1 :],
+                head.length,
+                head.keep_alive,
+                head.expects,
+            )
 
     def _came_before(self, key: bytes) -> bool:
         """Tell whether `key` came before, as far back as that is remembered."""
@@ -111,14 +124,3 @@ class Memo:
             self._once.clear()
         self._once.add(mark)
         return False
-
-
-def _without(raw: bytes, bearer: re.Match[bytes]) -> bytes:
-    return raw[: bearer.start(1)] + raw[bearer.end(1) :]
-
-
-def _like(head: RequestHead, headers: Headers) -> RequestHead:
-    """Return `head` with other headers: an HTTP/1.1 one, as all are that are kept."""
-    return RequestHead(
-        head.method, head.target, headers, head.length, head.keep_alive, head.expects
-    )

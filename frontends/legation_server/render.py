@@ -26,11 +26,21 @@ __all__ = [
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK: Final = b"0\r\n\r\n"
 
-_STATUS_LINES: Final = {
-    status.value: b"HTTP/1.1 %d %b\r\ndate: " % (status.value, status.phrase.encode("ascii"))
-    for status in HTTPStatus
-    if status >= 200
-}
+
+class _StatusLines(dict[int, bytes]):
+    """The first line of an answer, and the name of the field behind it, by status."""
+
+    def __missing__(self, status: int) -> bytes:
+        return b"HTTP/1.1 %d \r\ndate: " % status
+
+
+_STATUS_LINES: Final = _StatusLines(
+    {
+        status.value: b"HTTP/1.1 %d %b\r\ndate: " % (status.value, status.phrase.encode("ascii"))
+        for status in HTTPStatus
+        if status >= 200
+    }
+)
 _CLOSE: Final = b"connection: close\r\n"
 _CHUNKED: Final = b"transfer-encoding: chunked\r\n"
 
@@ -75,7 +85,7 @@ def response_bytes(response: Response, method: str, date: bytes, *, close: bool)
     else:
         framing = b"content-length: %d\r\n" % len(body)
     return b"%b%b\r\n%b%b%b\r\n%b" % (
-        _status_line(response.status),
+        _STATUS_LINES[response.status],
         date,
         _lines(response.headers, without),
         framing,
@@ -87,7 +97,7 @@ def response_bytes(response: Response, method: str, date: bytes, *, close: bool)
 def stream_head(answer: Streamed, date: bytes, *, chunked: bool, close: bool) -> bytes:
     """Render the head of a response whose length is not known."""
     return b"%b%b\r\n%b%b%b\r\n" % (
-        _status_line(answer.status),
+        _STATUS_LINES[answer.status],
         date,
         _lines(answer.headers, _ALL_FRAMING),
         _CHUNKED if chunked else b"",
@@ -98,11 +108,6 @@ def stream_head(answer: Streamed, date: bytes, *, chunked: bool, close: bool) ->
 def chunk(data: bytes) -> bytes:
     """Frame `data`, which is not empty: an empty chunk would end the body."""
     return b"%x\r\n%b\r\n" % (len(data), data)
-
-
-def _status_line(status: int) -> bytes:
-    known = _STATUS_LINES.get(status)
-    return b"HTTP/1.1 %d \r\ndate: " % status if known is None else known
 
 
 def _lines(headers: Headers, without: frozenset[bytes]) -> bytes:

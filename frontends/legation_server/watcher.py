@@ -58,14 +58,21 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _SIZE: Final = 4096
 _HEAD: Final = struct.Struct("dI")
 _BEGUN: Final = struct.Struct("d")
-_IDLE: Final = _BEGUN.pack(0.0)
 
 
 @define(eq=False)
 class Page:
-    """Memory that a worker and its watcher share: the step that is taken now, if any is."""
+    """Memory that a worker and its watcher share: the step that is taken now, if any is.
+
+    Attributes:
+        end: Notes that the step came back.
+    """
 
     _memory: mmap.mmap = field(factory=lambda: mmap.mmap(-1, _SIZE))
+    end: Callable[[], None] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.end = partial(_BEGUN.pack_into, self._memory, 0, 0.0)
 
     def begin(self, label: bytes) -> None:
         """Note that a step of what `label` says begins."""
@@ -73,10 +80,6 @@ class Page:
         label = label[: _SIZE - _HEAD.size]
         memory[_HEAD.size : _HEAD.size + len(label)] = label
         _HEAD.pack_into(memory, 0, time.monotonic(), len(label))
-
-    def end(self) -> None:
-        """Note that it came back."""
-        self._memory[: _BEGUN.size] = _IDLE
 
     def step(self) -> tuple[float, str] | None:
         """Return when the present step began, and its label; None between two steps."""

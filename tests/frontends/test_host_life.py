@@ -14,6 +14,7 @@ from typing import Any, Final
 import anyio
 import anyio.lowlevel
 import pytest
+import trio
 from attrs import define, field, frozen
 
 from legation import Agent, Database, Platform, Request
@@ -374,6 +375,21 @@ def test_two_event_loops_of_one_thread_are_two() -> None:
     first.run_until_complete(living)
     first.close()
     second.close()
+
+
+def test_a_host_that_nobody_left_is_over_with_its_loop_of_trio() -> None:
+    opening, hosts = open_host(), list[Host]()
+
+    async def enter() -> None:
+        hosts.append(await opening.__aenter__())
+
+    async def ask() -> None:
+        await hosts[0].run(now())
+
+    with pytest.raises(RuntimeError, match="Nursery stack corrupted"):
+        trio.run(enter)
+    with pytest.raises(LifeMisuse, match="the host is over"):
+        trio.run(ask)
 
 
 @BACKENDS
