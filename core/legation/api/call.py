@@ -20,6 +20,7 @@ from ..http.messages import Answer, Request
 from ..http.refusals import Refusal, TooManyRequests
 from ..migrations.ledger import LedgerReading
 from ..observability.request_log import Arrival, Telemetry
+from ..programs import give
 from ..runs.executor import ExecutorContext
 from ..runs.ids import new_id, uuid_text
 from ..shares.exceeded import Exceeded
@@ -216,11 +217,12 @@ class Call:
     """One authorized request.
 
     `success` is the status of its usual answer, and `body_limit` the longest body in bytes, as the
-    row of its route says.
+    row of its route says.  `registry` is what the platform hosts.
     """
 
     request: Request
     context: ExecutorContext
+    registry: Registry
     surface: Surface
     principal: Principal
     decision: Allow | AllowOnly
@@ -233,11 +235,6 @@ class Call:
     started_us: int
     audit: AuditContext
     seed: bytes | None = None
-
-    @property
-    def registry(self) -> Registry:
-        """What the platform hosts."""
-        return self.context.registry
 
     def watch_token(self) -> TokenWatch | None:
         """Watch the token of the caller, as long as a stream goes on; None without a token."""
@@ -309,8 +306,8 @@ class Call:
     def new_id(self, what: str) -> Program[str]:
         """Return the id of a new thing of the kind `what`: random, or from the seed."""
         if self.seed is None:
-            return (yield from new_id(self.now_us))
-        return uuid_text(hashlib.sha256(self.seed + what.encode()).digest()[:16])
+            return new_id(self.now_us)
+        return give(uuid_text(hashlib.sha256(self.seed + what.encode()).digest()[:16]))
 
     def account(
         self, owner: str | None = None, component: tuple[str, str] | None = None

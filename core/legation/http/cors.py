@@ -99,7 +99,7 @@ class Cors:
         Whatever does not say otherwise is kept by nobody, and is what its type says (ASVS 5.0,
         14.3.2 and 3.4.4).
         """
-        said = [name for name, _ in answer.headers]
+        said = dict(answer.headers)
         unsaid = [field for field in _UNLESS_SAID if field[0] not in said]
         return with_headers(answer, (*unsaid, *more, *self.headers(request)))
 
