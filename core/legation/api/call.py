@@ -140,6 +140,7 @@ _LONGEST_CLIENT: Final = 64
 """Characters of an address; a host may hand on whatever a proxy says that it is."""
 
 # No id is longer, those of channels included.
+_PLAIN: Final = re.compile(r"[A-Za-z0-9._~-]{1,1024}")  # most ids, which need no escape
 _WELL_FORMED: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]{1,1024}")
 
 
@@ -148,7 +149,11 @@ def resource_of(ids: Iterable[str]) -> str:
 
     A caller may write what it likes into a path; the trail has what can be an id.
     """
-    return "/".join([_escape(one) if _WELL_FORMED.fullmatch(one) else UNREADABLE for one in ids])
+    return "/".join([one if _PLAIN.fullmatch(one) else _describe_id(one) for one in ids])
+
+
+def _describe_id(one: str) -> str:
+    return _escape(one) if _WELL_FORMED.fullmatch(one) else UNREADABLE
 
 
 _OF_USER: Final = "user_id="

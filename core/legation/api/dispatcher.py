@@ -138,7 +138,10 @@ class Dispatcher(Surface):
         outcome: Outcome
         if isinstance(decision, Deny):
             outcome = Forbidden(scope=decision.scope)
-        elif foreign := self._refuse_origin(arrival, route):
+        # Without a guard of hosts, a request that changes nothing may come from any page.
+        elif (self.guard is not None or route.method != "GET") and (
+            foreign := self._refuse_origin(arrival, route)
+        ):
             outcome = foreign
         else:
             call = Call(

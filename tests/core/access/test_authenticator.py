@@ -53,10 +53,11 @@ def test_a_caller_is_what_its_token_says() -> None:
 @pytest.mark.parametrize("form", ["Bearer {}", "bearer {}", "Bearer   {}"])
 def test_a_token_names_one_caller_however_often_and_in_whatever_form_it_comes(form: str) -> None:
     opened, token = authenticator(), ISSUER.token("a:read", sub="ada")
-    first = known(opened, token)
+    first, again = known(opened, token), known(opened, token)
 
     assert isinstance(first, Principal)
-    assert known(opened, token) is first
+    assert first == again
+    assert known(opened, token) is again
     assert opened.caller(asking(form.format(token)), NOW_US) == first
 
 

@@ -21,7 +21,7 @@ from ...tools.structured import check_schema
 from ...values import define, frozen
 from ..chosen_ids import CHOSEN_ID, CHOSEN_SESSION, read_chosen_id, read_chosen_session
 from ..fields import MOST, declare
-from .media import MOST_FILES, Media, UnsupportedFile, add_uploads, take_media_list
+from .media import MOST_FILES, NO_MEDIA, Media, UnsupportedFile, add_uploads, take_media_list
 
 __all__ = [
     "ARGUMENTS",
@@ -466,9 +466,15 @@ class StartForm(RunForm):
 
     def media(self) -> Media | UnsupportedFile:
         """Return the files of the run, by their kind."""
-        files = [*self.files, *self.input_files]
-        listed = {"images": self.images, "videos": self.videos, "audio": self.audio}
-        return add_uploads(self.uploads, {**listed, "files": files})
+        listed = {
+            "images": self.images,
+            "videos": self.videos,
+            "audio": self.audio,
+            "files": [*self.files, *self.input_files],
+        }
+        if not self.uploads and not any(listed.values()):
+            return NO_MEDIA
+        return add_uploads(self.uploads, listed)
 
 
 @define
