@@ -198,22 +198,22 @@ class AuditContext:
 
     def entry(self, status: int, resource: str = "") -> AuditEntry:
         """Return the entry for an answer of `status`; `resource` is the path's, unless given."""
-        arrival, decision = self.arrival, self.decision
+        arrival, principal, decision = self.arrival, self.principal, self.decision
         client = arrival.request.client
         verdict = "deny" if isinstance(decision, Deny) else "allow"
         if not resource and (self.params or self.detail):
             resource = self.of(resource_of((*self.params.values(), *self.detail)), self.owner)
         return AuditEntry(
-            at_us=arrival.now_us,
-            request_id=arrival.request_id,
-            subject=self.principal.subject,
-            key_id=self.principal.key_id,
-            operation=arrival.operation,
-            resource=resource,
-            decision="open" if self.principal.trusted else verdict,
-            scope=decision.scope,
-            status=status,
-            client=client if len(client) <= _LONGEST_CLIENT else UNREADABLE,
+            arrival.now_us,
+            arrival.request_id,
+            principal.subject,
+            principal.key_id,
+            arrival.operation,
+            resource,
+            "open" if principal.trusted else verdict,
+            decision.scope,
+            status,
+            client if len(client) <= _LONGEST_CLIENT else UNREADABLE,
         )
 
 

@@ -144,21 +144,22 @@ class Dispatcher(Surface):
         ):
             outcome = foreign
         else:
+            # In their order: by name it would take twice as long, as in `AuditContext.entry`.
             call = Call(
-                request=arrival.request,
-                context=self.context,
-                registry=self.context.registry,
-                surface=self,
-                principal=who,
-                decision=decision,
-                params=params,
-                query=query,
-                success=route.success,
-                body_limit=route.body_limit,
-                request_id=arrival.request_id,
-                now_us=arrival.now_us,
-                started_us=self.started_us,
-                audit=audit,
+                arrival.request,
+                self.context,
+                self.context.registry,
+                self,
+                who,
+                decision,
+                params,
+                query,
+                route.success,
+                route.body_limit,
+                arrival.request_id,
+                arrival.now_us,
+                self.started_us,
+                audit,
             )
             try:
                 handled: Handled = (

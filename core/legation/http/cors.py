@@ -99,9 +99,11 @@ class Cors:
         Whatever does not say otherwise is kept by nobody, and is what its type says (ASVS 5.0,
         14.3.2 and 3.4.4).
         """
-        said = dict(answer.headers)
+        said = [name for name, _ in answer.headers]
         unsaid = [field for field in _UNLESS_SAID if field[0] not in said]
-        return with_headers(answer, (*unsaid, *more, *self.headers(request)))
+        if request.header(b"origin") is not None:
+            more = (*more, *self.headers(request))
+        return with_headers(answer, (*unsaid, *more))
 
 
 def respond_instead(refusal: Refusal, request_id: str) -> Response:

@@ -146,14 +146,16 @@ compact_json: Final = make_encode(
 def _make_unchecked(status: int, headers: Headers, body: bytes) -> Response:
     """Make a response of headers that were checked before, or are constants of ours."""
     response = _new(Response)
-    _set(response, "status", status)
-    _set(response, "headers", headers)
-    _set(response, "body", body)
+    _set_status(response, status)
+    _set_headers(response, headers)
+    _set_body(response, body)
     return response
 
 
 _new: Final = object.__new__
-_set: Final = object.__setattr__
+_set_status, _set_headers, _set_body = (
+    vars(Response)[name].__set__ for name in ("status", "headers", "body")
+)
 
 
 def with_headers(answer: Answer, more: Headers) -> Answer:
