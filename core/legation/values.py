@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, cached_property, partial
 from operator import attrgetter, itemgetter
-from types import CellType, CodeType, FunctionType, MemberDescriptorType
+from types import CellType, CodeType, FunctionType, GenericAlias, MemberDescriptorType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import attrs
@@ -68,6 +68,7 @@ def _freeze(cls: type[Any] | None = None, **options: Any) -> Any:
     """Return `cls` as `attrs.frozen` does; without `cls`, a decorator with these `options`."""
     if cls is None:
         return partial(_freeze, **options)
+    _use_plain_factories(cls)
     if (ours := _make(cls, options, is_frozen=True)) is not None:
         return ours
     own = vars(cls).keys()
@@ -84,8 +85,22 @@ def _define(cls: type[Any] | None = None, **options: Any) -> Any:
     """Return `cls` as `attrs.define` does; without `cls`, a decorator with these `options`."""
     if cls is None:
         return partial(_define, **options)
+    _use_plain_factories(cls)
     made = _make(cls, options, is_frozen=False)
     return attrs.define(cls, **options) if made is None else made
+
+
+def _use_plain_factories(cls: type[Any]) -> None:
+    """Let a factory like `dict[str, int]`, which tells checkers more, be `dict`.
+
+    To make a container by such an alias takes ten times as long.
+    """
+    for given in vars(cls).values():
+        default = given._default if _READABLE and type(given) is _Given else None
+        alias = getattr(default, "factory", None)
+        if isinstance(alias, GenericAlias):
+            plain: Any = alias.__origin__
+            given._default = Factory(plain)
 
 
 # --- Fields ----------------------------------------------------------------------------------
