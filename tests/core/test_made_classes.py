@@ -366,6 +366,16 @@ def test_options_that_are_not_ours_are_those_of_attrs() -> None:
     assert frozen(unannotated)().a == 1
 
 
+@pytest.mark.parametrize("make", [frozen, define])
+@pytest.mark.parametrize("more", [{}, {"c": field(default=0, converter=int)}])
+def test_a_factory_that_is_an_alias_makes_plain_containers(make: Any, more: dict[str, Any]) -> None:
+    made = make(declared(a=field(factory=dict[str, int]), b=field(factory=str), **more))
+
+    assert attrs.fields(made).a.default == attrs.Factory(dict)
+    assert (made().a, made().b) == ({}, "")
+    assert made().a is not made().a
+
+
 def test_fields_in_a_wrong_order_are_refused_by_attrs() -> None:
     with pytest.raises(ValueError, match="No mandatory attributes allowed after"):
         frozen(declared(a=1, b=NOTHING))

@@ -78,6 +78,10 @@ def test_a_caller_is_what_the_claims_say_without_exception(held: tuple[str, ...]
         "key_id": "key",
         "dependencies": {"a": 1},
         "session_state": {"b": 2},
+        "owner": "ada",
+        "own": "ada",
+        "admin": "root" in held,
+        "sees_all": "root" in held,
     }
     assert not principal_of(claims).admin
     assert principal_of(Claims("o", None, frozenset({"platform:admin"}), "k")).admin

@@ -9,11 +9,12 @@ everything that reads or changes rows.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from attrs import field
+from attrs import Factory, field
 
-from ..values import define, frozen
+from ..values import frozen
 from .scopes import Need, Scoped, well_formed_id
 
 if TYPE_CHECKING:  # a decision needs no token
@@ -62,8 +63,24 @@ def _as_set(scopes: Iterable[str]) -> frozenset[str]:
     return frozenset(scopes)
 
 
-# Made for every request, and never changed: `frozen` would triple what making it costs.
-@define
+def _owner(principal: Principal) -> str | None:
+    subject = principal.subject  # of any type, where an outer application is wrong
+    return f"~{subject}" if isinstance(subject, str) and subject.startswith("~") else subject
+
+
+def _own(principal: Principal) -> str:
+    return principal.owner or ""
+
+
+def _is_admin(principal: Principal) -> bool:
+    return bool(principal.admin_scope)
+
+
+def _sees_all(principal: Principal) -> bool:
+    return principal.trusted or principal.admin
+
+
+@frozen
 class Principal:
     """The caller of a request, as a verified token says, or an outer application.
 
@@ -81,6 +98,12 @@ class Principal:
         key_id: What verified the caller; set by the platform.
         dependencies: Given to its runs, whatever the caller sends.
         session_state: As `dependencies`, in the state of the session.
+        owner: Under what name the caller's rows are kept; None owns nothing.  Names that begin
+            with `~` are the platform's own (`~nobody:…`, `~channel:…`): a subject that begins so
+            gets one more, and can never be one of them.
+        own: The owner of what a caller who sees all keeps for itself; it may have no name.
+        admin: Whether the caller holds the admin scope.
+        sees_all: Whether the rows of every owner are visible.
     """
 
     subject: str | None = None
@@ -91,32 +114,16 @@ class Principal:
     key_id: str | None = None
     dependencies: Mapping[str, Any] = field(factory=dict[str, Any])
     session_state: Mapping[str, Any] = field(factory=dict[str, Any])
-
-    @property
-    def admin(self) -> bool:
-        """Whether the caller holds the admin scope."""
-        return bool(self.admin_scope)
-
-    @property
-    def owner(self) -> str | None:
-        """Under what name the caller's rows are kept; None owns nothing.
-
-        Names that begin with `~` are the platform's own (`~nobody:…`, `~channel:…`): a subject
-        that begins so gets one more, and can never be one of them.
-        """
-        if self.subject is None or not self.subject.startswith("~"):
-            return self.subject
-        return f"~{self.subject}"
-
-    @property
-    def own(self) -> str:
-        """The owner of what a caller who sees all keeps for itself; it may have no name."""
-        return self.owner or ""
-
-    @property
-    def sees_all(self) -> bool:
-        """Whether the rows of every owner are visible."""
-        return self.trusted or bool(self.admin_scope)
+    owner: str | None = field(
+        default=Factory(_owner, takes_self=True), init=False, eq=False, repr=False
+    )
+    own: str = field(default=Factory(_own, takes_self=True), init=False, eq=False, repr=False)
+    admin: bool = field(
+        default=Factory(_is_admin, takes_self=True), init=False, eq=False, repr=False
+    )
+    sees_all: bool = field(
+        default=Factory(_sees_all, takes_self=True), init=False, eq=False, repr=False
+    )
 
     def enters(self, session_id: str) -> bool:
         """Return whether the caller is for this session, as one that names none is for each."""
@@ -164,22 +171,24 @@ class Deny:
 
 Decision: TypeAlias = Allow | AllowOnly | Deny
 
+_allow: Final = lru_cache(maxsize=256)(Allow)  # nearly every decision: most scopes come again
+
 
 def decide(need: Need, principal: Principal, resource_id: str | None = None) -> Decision:
     """Decide on a need; `resource_id` is the id in the path, where the route has one.  Total."""
     if not isinstance(need, Scoped):
-        return Allow()
+        return _allow()
     if principal.trusted:
-        return Allow()
+        return _allow()
     if principal.admin:
-        return Allow(principal.admin_scope)
+        return _allow(principal.admin_scope)
     held = principal.scopes
     for scope in need.general:
         if scope in held:
-            return Allow(scope)
+            return _allow(scope)
     for scope in _for_one(need, resource_id):
         if scope in held:
-            return Allow(scope)
+            return _allow(scope)
     if need.listing and (ids := find_ids(need, principal)):
         return AllowOnly(ids, need.scope)
     return Deny(_narrowest_scope(need, resource_id))

@@ -20,6 +20,7 @@ from ..http.messages import Answer, Request
 from ..http.refusals import Refusal, TooManyRequests
 from ..migrations.ledger import LedgerReading
 from ..observability.request_log import Arrival, Telemetry
+from ..programs import give
 from ..runs.executor import ExecutorContext
 from ..runs.ids import new_id, uuid_text
 from ..shares.exceeded import Exceeded
@@ -139,6 +140,7 @@ _LONGEST_CLIENT: Final = 64
 """Characters of an address; a host may hand on whatever a proxy says that it is."""
 
 # No id is longer, those of channels included.
+_PLAIN: Final = re.compile(r"[A-Za-z0-9._~-]{1,1024}")  # most ids, which need no escape
 _WELL_FORMED: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]{1,1024}")
 
 
@@ -147,7 +149,11 @@ def resource_of(ids: Iterable[str]) -> str:
 
     A caller may write what it likes into a path; the trail has what can be an id.
     """
-    return "/".join([_escape(one) if _WELL_FORMED.fullmatch(one) else UNREADABLE for one in ids])
+    return "/".join([one if _PLAIN.fullmatch(one) else _describe_id(one) for one in ids])
+
+
+def _describe_id(one: str) -> str:
+    return _escape(one) if _WELL_FORMED.fullmatch(one) else UNREADABLE
 
 
 _OF_USER: Final = "user_id="
@@ -192,22 +198,22 @@ class AuditContext:
 
     def entry(self, status: int, resource: str = "") -> AuditEntry:
         """Return the entry for an answer of `status`; `resource` is the path's, unless given."""
-        arrival, decision = self.arrival, self.decision
+        arrival, principal, decision = self.arrival, self.principal, self.decision
         client = arrival.request.client
         verdict = "deny" if isinstance(decision, Deny) else "allow"
         if not resource and (self.params or self.detail):
             resource = self.of(resource_of((*self.params.values(), *self.detail)), self.owner)
         return AuditEntry(
-            at_us=arrival.now_us,
-            request_id=arrival.request_id,
-            subject=self.principal.subject,
-            key_id=self.principal.key_id,
-            operation=arrival.operation,
-            resource=resource,
-            decision="open" if self.principal.trusted else verdict,
-            scope=decision.scope,
-            status=status,
-            client=client if len(client) <= _LONGEST_CLIENT else UNREADABLE,
+            arrival.now_us,
+            arrival.request_id,
+            principal.subject,
+            principal.key_id,
+            arrival.operation,
+            resource,
+            "open" if principal.trusted else verdict,
+            decision.scope,
+            status,
+            client if len(client) <= _LONGEST_CLIENT else UNREADABLE,
         )
 
 
@@ -216,11 +222,12 @@ class Call:
     """One authorized request.
 
     `success` is the status of its usual answer, and `body_limit` the longest body in bytes, as the
-    row of its route says.
+    row of its route says.  `registry` is what the platform hosts.
     """
 
     request: Request
     context: ExecutorContext
+    registry: Registry
     surface: Surface
     principal: Principal
     decision: Allow | AllowOnly
@@ -233,11 +240,6 @@ class Call:
     started_us: int
     audit: AuditContext
     seed: bytes | None = None
-
-    @property
-    def registry(self) -> Registry:
-        """What the platform hosts."""
-        return self.context.registry
 
     def watch_token(self) -> TokenWatch | None:
         """Watch the token of the caller, as long as a stream goes on; None without a token."""
@@ -309,8 +311,8 @@ class Call:
     def new_id(self, what: str) -> Program[str]:
         """Return the id of a new thing of the kind `what`: random, or from the seed."""
         if self.seed is None:
-            return (yield from new_id(self.now_us))
-        return uuid_text(hashlib.sha256(self.seed + what.encode()).digest()[:16])
+            return new_id(self.now_us)
+        return give(uuid_text(hashlib.sha256(self.seed + what.encode()).digest()[:16]))
 
     def account(
         self, owner: str | None = None, component: tuple[str, str] | None = None

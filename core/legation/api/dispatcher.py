@@ -5,7 +5,7 @@ Nothing is read of a body, and nothing of a database, before the decision has be
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 from ..access.authenticator import TRUSTED, TokenRefused
@@ -50,6 +50,8 @@ _UNKNOWN_HOST: Final = "This host is not among allowed_hosts"
 _BEYOND: Final = "Authorization is off, and requests from other machines are refused"
 
 Outcome: TypeAlias = Answer | Refusal
+
+_OUTCOMES: Final = (Response, Streamed, Refusal)
 
 
 @frozen(eq=False)
@@ -136,23 +138,28 @@ class Dispatcher(Surface):
         outcome: Outcome
         if isinstance(decision, Deny):
             outcome = Forbidden(scope=decision.scope)
-        elif foreign := self._refuse_origin(arrival, route):
+        # Without a guard of hosts, a request that changes nothing may come from any page.
+        elif (self.guard is not None or route.method != "GET") and (
+            foreign := self._refuse_origin(arrival, route)
+        ):
             outcome = foreign
         else:
+            # In their order: by name it would take twice as long, as in `AuditContext.entry`.
             call = Call(
-                request=arrival.request,
-                context=self.context,
-                surface=self,
-                principal=who,
-                decision=decision,
-                params=params,
-                query=query,
-                success=route.success,
-                body_limit=route.body_limit,
-                request_id=arrival.request_id,
-                now_us=arrival.now_us,
-                started_us=self.started_us,
-                audit=audit,
+                arrival.request,
+                self.context,
+                self.context.registry,
+                self,
+                who,
+                decision,
+                params,
+                query,
+                route.success,
+                route.body_limit,
+                arrival.request_id,
+                arrival.now_us,
+                self.started_us,
+                audit,
             )
             try:
                 handled: Handled = (
@@ -160,13 +167,11 @@ class Dispatcher(Surface):
                     if route.takes_key
                     else route.answer(call)
                 )
-                while isinstance(handled, Generator):
+                while not isinstance(handled, _OUTCOMES):
                     handled = yield from handled
+                if isinstance(handled, Streamed):
+                    handled = _begin_stream(handled, call, route)
                 outcome = handled
-                if isinstance(outcome, Streamed) and arrival.place is None:
-                    outcome = call.hold_place(stream=True, follows=False) or outcome
-                if isinstance(outcome, Streamed) and (route.custom or not has_events(outcome)):
-                    outcome = _end_with_token(outcome, call)
             except Exception as error:  # noqa: BLE001 (the boundary: a bug of ours is recorded, too)
                 outcome = yield from report_failure(error, arrival, self.context)
         status = outcome.status
@@ -186,7 +191,9 @@ class Dispatcher(Surface):
         if self.authenticator is None and arrival.caller is None:
             recorded = not (route.probe or isinstance(route.need, Public | Open))
             return AuditContext(arrival, TRUSTED, _YES, params, recorded=recorded)
-        if route.template in self.excluded or _names_none(arrival, route):
+        if route.template in self.excluded or (
+            isinstance(route.need, Open) and _names_none(arrival)
+        ):
             return AuditContext(arrival, ANONYMOUS, _YES, params, recorded=False)
         principal = self._identify(arrival)
         if isinstance(principal, TokenRefused):
@@ -294,6 +301,15 @@ class Dispatcher(Surface):
         return {"allowed": False, "reason": "scope", "missing": decision.scope}
 
 
+def _begin_stream(answer: Streamed, call: Call, route: Route) -> Streamed | TooManyRequests:
+    """Return `answer`, which has a place, and ends with its token where it has no events."""
+    if call.audit.arrival.place is None:
+        refusal = call.hold_place(stream=True, follows=False)
+        if refusal is not None:
+            return refusal
+    return _end_with_token(answer, call) if route.custom or not has_events(answer) else answer
+
+
 def _end_with_token(answer: Streamed, call: Call) -> Streamed:
     """Return `answer`, which ends with the token of its caller if there is one."""
     token = call.watch_token()
@@ -313,10 +329,8 @@ def _find_flagged(
     return decision.scope if isinstance(decision, Deny) else None
 
 
-def _names_none(arrival: Arrival, route: Route) -> bool:
-    """Whether no caller is named where none is needed."""
-    if not isinstance(route.need, Open):
-        return False
+def _names_none(arrival: Arrival) -> bool:
+    """Whether no caller is named."""
     if arrival.caller is not None:
         return is_nobody(arrival.caller)
     return arrival.request.header(b"authorization") is None

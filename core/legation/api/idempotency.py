@@ -40,14 +40,12 @@ _DAY_US: Final = 86_400_000_000
 
 def answer_once(operation: str, attempt: Attempt, call: Call) -> Handled:
     """Answer `call`, a POST, by `attempt`, or as it was answered before under the same key."""
-    sent = list(call.request.values(b"idempotency-key"))
-    if not sent:
-        return attempt(call)
-    return _under_a_key(operation, attempt, call, sent)
+    sent = call.request.values(b"idempotency-key")
+    return _under_a_key(operation, attempt, call, sent) if sent else attempt(call)
 
 
 def _under_a_key(
-    operation: str, attempt: Attempt, call: Call, sent: list[bytes]
+    operation: str, attempt: Attempt, call: Call, sent: tuple[bytes, ...]
 ) -> Program[Answer | Refusal]:
     """Answer `call`, which has come with the keys `sent`; there may be one only."""
     key = _key(call, operation, sent)
@@ -79,7 +77,7 @@ def _under_a_key(
             return (yield from _do(seeded, attempt, body, key, fingerprint))
 
 
-def _key(call: Call, operation: str, sent: list[bytes]) -> Key | Invalid:
+def _key(call: Call, operation: str, sent: tuple[bytes, ...]) -> Key | Invalid:
     principal = call.principal
     reason = None
     if len(sent) > 1 or not _KEY.fullmatch(sent[0]):

@@ -74,6 +74,14 @@ def _is_rated(route: Route) -> bool:
     return not (route.probe or isinstance(route.need, Signed))
 
 
+def _find_parameter(route: Route) -> str | None:
+    return route.need.parameter if isinstance(route.need, Scoped) else None
+
+
+def _ask_for_body(route: Route) -> ReadBody:
+    return ReadBody(route.body_limit)
+
+
 @frozen
 class Route:
     """One row of the table.
@@ -101,6 +109,8 @@ class Route:
         takes_key: Whether an `Idempotency-Key` makes sure that it is done once.
         rated: Whether it counts among the requests of a caller.  Probes do not, nor does what a
             provider sends, all of it from a few addresses.
+        parameter: The path parameter that holds the id which scopes may name.
+        asks: The effect that asks for its body.
     """
 
     method: str
@@ -122,11 +132,8 @@ class Route:
     probe: bool = field(default=False, kw_only=True)
     takes_key: bool = field(init=False, default=Factory(_takes_key, takes_self=True))
     rated: bool = field(init=False, default=Factory(_is_rated, takes_self=True))
-
-    @property
-    def parameter(self) -> str | None:
-        """The path parameter that holds the id which scopes may name."""
-        return self.need.parameter if isinstance(self.need, Scoped) else None
+    parameter: str | None = field(init=False, default=Factory(_find_parameter, takes_self=True))
+    asks: ReadBody = field(init=False, default=Factory(_ask_for_body, takes_self=True))
 
     def answer(self, call: Call) -> Handled:
         """Read what the row declares, and hand it to the handler."""
@@ -154,17 +161,17 @@ class Route:
     def _read_form(self, shape: type[FormShape], call: Call, given: list[Any]) -> Program[Handled]:
         if refused := call.begin_body():
             return refused
-        sent: bytes | None = yield ReadBody(self.body_limit)
+        sent: bytes | None = yield self.asks
         if sent is None:
             return TooLarge(self.body_limit)
         if (held := call.audit.arrival.reading) is not None:
             held.keep(len(sent))
         content_type = call.request.header(b"content-type")
-        if len(sent) > LARGE and is_json(content_type):
-            refusal = yield from measure_json(sent)
-            if refusal is not None:
-                return refusal
         if len(sent) > LARGE:
+            if is_json(content_type):
+                refusal = yield from measure_json(sent)
+                if refusal is not None:
+                    return refusal
             form = yield from parse_alone(
                 call.context.shares, partial(parse_form, content_type, sent)
             )
@@ -178,7 +185,7 @@ class Route:
     ) -> Program[Handled]:
         if refused := call.begin_body():
             return refused
-        sent: bytes | None = yield ReadBody(self.body_limit)
+        sent: bytes | None = yield self.asks
         if sent is None:
             return TooLarge(self.body_limit)
         if (held := call.audit.arrival.reading) is not None:

@@ -101,7 +101,9 @@ class Cors:
         """
         said = [name for name, _ in answer.headers]
         unsaid = [field for field in _UNLESS_SAID if field[0] not in said]
-        return with_headers(answer, (*unsaid, *more, *self.headers(request)))
+        if request.header(b"origin") is not None:
+            more = (*more, *self.headers(request))
+        return with_headers(answer, (*unsaid, *more))
 
 
 def respond_instead(refusal: Refusal, request_id: str) -> Response:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
-from attrs import evolve, field
+from attrs import Factory, evolve, field
 
 from ..effects import Program
 from ..json_encoding import make_encode
@@ -45,6 +46,10 @@ def _check_headers(_: object, __: object, headers: Headers) -> None:
             raise ValueError(f"not a header: {name!r}: {value!r}")
 
 
+def _first_values(request: Request) -> Mapping[bytes, bytes]:
+    return dict(reversed(request.headers))
+
+
 @frozen
 class Request:
     """A parsed HTTP request head: no socket, no stream; the body is asked for by `ReadBody`.
@@ -64,16 +69,21 @@ class Request:
     headers: Headers = ()
     client: str = ""
     folder: str = ""
+    _first: Mapping[bytes, bytes] = field(
+        default=Factory(_first_values, takes_self=True), init=False, eq=False, repr=False
+    )
 
     def header(self, name: bytes) -> bytes | None:
         """Return the first value under `name` (lower case), or None."""
-        for key, value in self.headers:
-            if key == name:
-                return value
-        return None
+        return self._first.get(name)
 
     def values(self, name: bytes) -> tuple[bytes, ...]:
         """Return every value under `name` (lower case), in order."""
+        first = self._first.get(name)
+        if first is None:
+            return ()
+        if len(self._first) == len(self.headers):  # no name stands twice
+            return (first,)
         return tuple([value for key, value in self.headers if key == name])
 
 
@@ -136,14 +146,16 @@ compact_json: Final = make_encode(
 def _make_unchecked(status: int, headers: Headers, body: bytes) -> Response:
     """Make a response of headers that were checked before, or are constants of ours."""
     response = _new(Response)
-    _set(response, "status", status)
-    _set(response, "headers", headers)
-    _set(response, "body", body)
+    _set_status(response, status)
+    _set_headers(response, headers)
+    _set_body(response, body)
     return response
 
 
 _new: Final = object.__new__
-_set: Final = object.__setattr__
+_set_status, _set_headers, _set_body = (
+    vars(Response)[name].__set__ for name in ("status", "headers", "body")
+)
 
 
 def with_headers(answer: Answer, more: Headers) -> Answer:

@@ -2,13 +2,16 @@
 
 The raw path is split on `/` and each segment is decoded once.  The decision and the handler see
 the same decoded segments as the match.  The matcher is a tree over segments, so its cost does not
-grow with the number of routes; a literal segment wins over a parameter.
+grow with the number of routes; a literal segment wins over a parameter.  What the paths that came
+lately lead to is remembered.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Final, Generic, TypeVar
 from urllib.parse import unquote_to_bytes
 
@@ -25,6 +28,10 @@ _REFUSED: Final = re.compile(r"[\x00-\x1f\x7f-\x9f;\\]")
 _ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 # The common case, in which decoding changes nothing: no escape, no segment that begins with a dot.
 _PLAIN: Final = re.compile(r"(?:[A-Za-z0-9_~-][A-Za-z0-9._~-]*/)*[A-Za-z0-9_~-][A-Za-z0-9._~-]*")
+
+_REMEMBERED: Final = 1024
+_LONGEST_REMEMBERED: Final = 256
+"""So many paths are remembered, none of which is longer, in characters."""
 
 
 # Made for every request, and never changed: `frozen` would triple what making them costs.
@@ -74,7 +81,10 @@ def is_segment(text: str) -> bool:
 
 @define
 class Match(Generic[R]):
-    """The match of a path: the methods that it takes, and the parameters in it."""
+    """The match of a path: the methods that it takes, and the parameters in it.
+
+    Requests share it, so nobody can change the parameters.
+    """
 
     methods: Mapping[str, R]
     params: Mapping[str, str]
@@ -107,6 +117,7 @@ class Router(Generic[R]):
             node.methods[method] = route
             if "{" not in template:
                 self._literal[template] = Match(node.methods, {})
+        self._follow_again = lru_cache(_REMEMBERED)(self._follow)
 
     def _place(self, template: str) -> _TreeNode[R]:
         node = self._root
@@ -127,9 +138,14 @@ class Router(Generic[R]):
         """
         path, _, query = target.partition("?")
         match = self._literal.get(path)
-        if match is None and (parsed := parse_target(target)) is not None:
-            match = self.match(parsed)
+        if match is None:
+            short = len(path) <= _LONGEST_REMEMBERED
+            match = self._follow_again(path) if short else self._follow(path)
         return match, query
+
+    def _follow(self, path: str) -> Match[R] | None:
+        parsed = parse_target(path)
+        return None if parsed is None else self.match(parsed)
 
     def match(self, path: Path) -> Match[R] | None:
         """Return what `path` leads to, or None."""
@@ -141,7 +157,7 @@ def _walk(
 ) -> Match[R] | None:
     """Go down, a literal first; come back when that way has no end."""
     if at == len(segments):
-        return Match(node.methods, params) if node.methods else None
+        return Match(node.methods, MappingProxyType(params)) if node.methods else None
     segment = segments[at]
     if (literal := node.literals.get(segment)) and (
         found := _walk(literal, segments, at + 1, params)

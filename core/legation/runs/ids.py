@@ -13,6 +13,9 @@ _DRAW: Final = RandomBytes(16)
 _MASK: Final = (1 << 48) - 1
 """The milliseconds that an id has room for, up to the year 10889."""
 
+_VARIANTS: Final = "89ab"
+"""The digit with the variant (RFC 9562 section 4.1), by the two bits behind that."""
+
 
 def new_id(now_us: int) -> Program[str]:
     """Return a new id, of version 7: the time in milliseconds, and 74 random bits.
@@ -47,8 +50,7 @@ def _derive_id(text: str, at_us: int) -> str:
 
 def uuid_text(sixteen: bytes, version: int = 4) -> str:
     """Return `sixteen` bytes as the text of a UUID of this version."""
-    raw = bytearray(sixteen)
-    raw[6] = raw[6] & 0x0F | version << 4
-    raw[8] = raw[8] & 0x3F | 0x80
-    digits = raw.hex()
-    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+    digits = sixteen.hex()
+    third = f"{version}{digits[13:16]}"
+    fourth = f"{_VARIANTS[sixteen[8] >> 4 & 3]}{digits[17:20]}"
+    return f"{digits[:8]}-{digits[8:12]}-{third}-{fourth}-{digits[20:]}"

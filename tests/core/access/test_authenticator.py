@@ -50,6 +50,24 @@ def test_a_caller_is_what_its_token_says() -> None:
     assert not found.trusted
 
 
+@pytest.mark.parametrize("form", ["Bearer {}", "bearer {}", "Bearer   {}"])
+def test_a_token_names_one_caller_however_often_and_in_whatever_form_it_comes(form: str) -> None:
+    opened, token = authenticator(), ISSUER.token("a:read", sub="ada")
+    first, again = known(opened, token), known(opened, token)
+
+    assert isinstance(first, Principal)
+    assert first == again
+    assert known(opened, token) is again
+    assert opened.caller(asking(form.format(token)), NOW_US) == first
+
+
+def test_a_caller_that_is_remembered_cannot_be_changed() -> None:
+    found: Any = known(authenticator(), ISSUER.token("a:read", sub="ada"))
+
+    with pytest.raises(AttributeError):
+        found.scopes = frozenset({"platform:admin"})
+
+
 def test_the_admin_scope_is_the_one_configured() -> None:
     for opened, scope in (
         (authenticator(), "platform:admin"),

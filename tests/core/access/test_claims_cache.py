@@ -14,6 +14,7 @@ from jwt import PyJWS
 
 from legation.access.claims import LEEWAY_US, ClaimRules, Claims
 from legation.access.claims_cache import ENTRIES, LIFETIME_US, MAX_CACHED_BYTES, ClaimsCache
+from legation.access.decide import principal_of
 from legation.access.keys import KeySet, build_keys
 from legation.access.tokens import BadToken, verify
 
@@ -74,6 +75,22 @@ def test_a_token_is_verified_once() -> None:
     assert (verified, verified_again) == (True, False)
     assert again is first
     assert first == verify(ada, KEYS, NOW_US)
+
+
+def test_the_caller_is_remembered_with_the_claims() -> None:
+    cache = ClaimsCache(admin_scope="root")
+    ada = token(sub="ada", scopes=["root"])
+    assert cache.find(ada, KEYS, NOW_US) is None
+    claims = cache.verify(ada, KEYS, NOW_US)
+    assert isinstance(claims, Claims)
+    known = cache.find(ada, KEYS, NOW_US)
+
+    assert known is not None
+    assert known.claims is claims
+    assert known.caller == principal_of(claims, "root")
+    assert known.caller.admin
+    assert cache.find(ada, KEYS, NOW_US + LIFETIME_US) is None
+    assert cache.find(ada, BOTH, NOW_US) is None
 
 
 def test_two_tokens_of_one_subject_are_two_entries() -> None:

@@ -34,6 +34,7 @@ def test_a_header_is_the_first_of_its_name() -> None:
     assert REQUEST.header(b"c") is None
     assert REQUEST.values(b"a") == (b"1", b"3")
     assert REQUEST.values(b"c") == ()
+    assert Request("GET", "/", ((b"a", b"1"), (b"b", b"2"))).values(b"b") == (b"2",)
 
 
 @pytest.mark.parametrize(

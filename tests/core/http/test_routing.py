@@ -5,6 +5,7 @@ import unicodedata
 from collections.abc import Iterable
 from itertools import product
 from types import FrameType
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -146,6 +147,29 @@ def test_a_match_tells_every_method_of_the_path() -> None:
 
     assert match is not None
     assert match.methods == {"GET": 1, "POST": 2}
+
+
+def test_what_a_path_leads_to_is_remembered_and_cannot_be_changed() -> None:
+    tree = router("/a/{b}")
+    first, query = tree.lead("/a/x?q=1")
+    again, _ = tree.lead("/a/x")
+
+    assert query == "q=1"
+    assert first is not None
+    assert again is first
+    params: Any = first.params
+    with pytest.raises(TypeError):
+        params["b"] = "y"
+
+
+def test_a_long_path_is_followed_each_time() -> None:
+    tree, path = router("/a/{b}"), f"/a/{'x' * 300}"
+    first, _ = tree.lead(path)
+    again, _ = tree.lead(path)
+
+    assert first == again
+    assert first is not None
+    assert first is not again
 
 
 @pytest.mark.parametrize(

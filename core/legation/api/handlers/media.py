@@ -23,7 +23,15 @@ from ...http.refusals import BadRequest
 from ...runs.files import find_unsent, read_out
 from ...values import frozen
 
-__all__ = ["MOST_FILES", "Media", "UnsupportedFile", "add_uploads", "admit", "take_media_list"]
+__all__ = [
+    "MOST_FILES",
+    "NO_MEDIA",
+    "Media",
+    "UnsupportedFile",
+    "add_uploads",
+    "admit",
+    "take_media_list",
+]
 
 MOST_FILES: Final = 100
 """In one list of a request."""
@@ -46,6 +54,9 @@ class Media:
     """The media that were sent; kinds of which there are none are absent."""
 
     by_kind: Mapping[str, list[dict[str, Any]]]
+
+
+NO_MEDIA: Final = Media({})
 
 
 def add_uploads(

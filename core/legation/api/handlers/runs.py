@@ -153,7 +153,11 @@ def start_run(
     run_id = yield from call.new_id("run")
     named = call.principal.session_id or form.session_id
     session_id = named or (yield from call.new_id("session"))
-    owner = yield from _owner(call, hosted.database, form, session_id, run_id)
+    owner = call.principal.owner
+    if call.principal.sees_all:
+        owner = yield from _find_owner(call, hosted.database, form, session_id, run_id)
+    elif owner is None:  # owns nothing: the run is stored under a name nobody bears
+        owner = f"~nobody:{run_id}"
     call.audit.owner = owner
     account = call.account(owner, (hosted.kind, hosted.id))
     new = NewRun(
@@ -212,8 +216,9 @@ HANDED_ON: Final = ("dependencies", "metadata", "output_schema")
 
 def _details(form: StartForm) -> dict[str, Any]:
     """Return what is handed on to the turn, as far as it was sent."""
-    sent = {name: getattr(form, name) for name in HANDED_ON}
-    details = {name: value for name, value in sent.items() if value is not None}
+    details: dict[str, Any] = {
+        name: value for name in HANDED_ON if (value := getattr(form, name)) is not None
+    }
     if not form.add_history_to_context:
         details[HISTORY_RUNS] = 0
     elif form.num_history_runs is not None:
@@ -224,53 +229,44 @@ def _details(form: StartForm) -> dict[str, Any]:
 def _state(call: Call, sent: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the state that is sent, with what the token says instead of it."""
     principal = call.principal
-    if principal.trusted:
-        return sent
     names = call.registry.config.authorization_config.session_state_claims
+    if principal.trusted or not (names or principal.session_state):
+        return sent
     return overlay(sent, names, principal.session_state)
-
-
-def _names(claims: tuple[str, ...], said: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names under which a caller can send nothing: claims, and what is said for it."""
-    return tuple(dict.fromkeys((*claims, *said)))
 
 
 def with_claims(call: Call, hosted: Component, details: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the details of a run with what the token says for it, which nobody can overwrite.
 
-    The scopes are among them where a guard reads them.
+    A caller can send nothing under the names of claims, nor under those of what is said for it.
+    The scopes are among the details where a guard reads them.
     """
     principal = call.principal
     if principal.trusted:
         return details
     config, given = call.registry.config.authorization_config, dict(details)
-    names = _names(config.dependencies_claims, principal.dependencies)
-    if names:
-        given["dependencies"] = overlay(
-            given.get("dependencies", {}), names, principal.dependencies
-        )
-    names = _names(config.session_state_claims, principal.session_state)
-    if names:
-        given["state_claims"] = {"names": names, "said": principal.session_state}
-    claims = {**principal.session_state, **principal.dependencies}
-    if claims:
-        given["claims"] = claims
+    dependencies, state = principal.dependencies, principal.session_state
+    if config.dependencies_claims or dependencies:
+        names = (*config.dependencies_claims, *dependencies)
+        given["dependencies"] = overlay(given.get("dependencies", {}), names, dependencies)
+    if config.session_state_claims or state:
+        names = tuple(dict.fromkeys((*config.session_state_claims, *state)))
+        given["state_claims"] = {"names": names, "said": state}
+    if state or dependencies:
+        given["claims"] = {**state, **dependencies}
     if hosted.reads_scopes:
         given[SCOPES] = sorted(principal.scopes)
     return given
 
 
-def _owner(
+def _find_owner(
     call: Call, database: str, form: StartForm, session_id: str, run_id: str
 ) -> Program[str]:
-    """Return whose the run is: the caller's, or his whom one who sees all names.
+    """Return whose the run of one who sees all is: his own, or his whom the request names.
 
-    Where authorization is off, a session that has one owner alone goes on as his.  A caller without
-    a subject owns nothing: the run is stored under a name nobody bears.
+    Where authorization is off, a session that has one owner alone goes on as his.
     """
     principal, whose = call.principal, call.whose(form.user_id)
-    if not whose.owners:
-        return f"~nobody:{run_id}"
     others = whose.others and principal.trusted
     named = principal.session_id or form.session_id
     if not named or not (others or whose.owners[1:]):
