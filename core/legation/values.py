@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, cached_property, partial
 from operator import attrgetter, itemgetter
-from types import CellType, CodeType, FunctionType
+from types import CellType, CodeType, FunctionType, GenericAlias
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import attrs
@@ -318,13 +318,13 @@ def _make_init(cls: type[Any], fields: Mapping[str, _Field], *, is_frozen: bool)
     for number, field in enumerate(fields.values()):
         names[f"_{number}"], aliases[f"_{number}"] = field.name, field.alias
         if field.kind[:1] == "(":
-            cells[f"default{number}"] = CellType(field.default)
+            cells[f"default{number}"] = _make_cell(field)
             continue
         annotations[field.alias] = field.annotation
         if not field.kind:
             continue
         if field.kind != "d":
-            cells[f"default{number}"] = CellType(field.default)
+            cells[f"default{number}"] = _make_cell(field)
         default = field.default if field.kind == "d" else NOTHING
         if field.kw_only:
             by_name[field.alias] = default
@@ -341,6 +341,17 @@ def _make_init(cls: type[Any], fields: Mapping[str, _Field], *, is_frozen: bool)
     made.__kwdefaults__ = by_name or None
     made.__annotations__ = annotations
     return made
+
+
+def _make_cell(field: _Field) -> CellType:
+    """Return a cell with the default of `field`, or with what makes it.
+
+    `dict[str, int]` makes what `dict` does, in ten times the time: it tells each dictionary what it
+    is one of, which none can be told.
+    """
+    made = field.default
+    is_alias = "f" in field.kind and type(made) is GenericAlias
+    return CellType(made.__origin__ if is_alias else made)
 
 
 @cache
