@@ -11,9 +11,12 @@ import json.encoder
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-__all__ = ["Encode", "make_encode"]
+__all__ = ["Encode", "make_encode", "quote"]
 
 Encode: TypeAlias = Callable[[Any], str]
+
+quote: Final[Callable[[str], str]] = json.encoder.encode_basestring
+"""Encode one text, as an encoder does that leaves what is not ASCII as it is."""
 
 _MAKE: Final[Callable[..., Any] | None] = getattr(json.encoder, "c_make_encoder", None)
 """The encoder in C as the standard library makes it, on a Python that has one."""

@@ -15,9 +15,10 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, ClassVar, Final, TypeAlias, get_args
 
-from attrs import evolve, field, fields
+from attrs import field, fields
 
 from ..http.messages import compact_json
+from ..json_encoding import quote
 from ..store.run_rows import ClaimedRun, StoredEvent
 from ..values import frozen
 
@@ -279,21 +280,19 @@ class EventOrigin:
     name: str
     parent_run_id: str | None = None
 
-    _prefix: str = field(init=False, eq=False, repr=False)
-    _common: str = field(init=False, eq=False, repr=False)
+    _prefix: str = field(default="", init=False, eq=False, repr=False)
+    _common: str = field(default="", init=False, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        kind = self.run.kind
-        parent = {} if self.parent_run_id is None else {"parent_run_id": self.parent_run_id}
-        common = {
-            f"{kind}_id": self.run.component_id,
-            f"{kind}_name": self.name,
-            "run_id": self.run.run_id,
-            **parent,
-            "session_id": self.run.session_id,
-        }
+        run, kind, parent = self.run, self.run.kind, ""
+        if self.parent_run_id is not None:
+            parent = f'"parent_run_id":{quote(self.parent_run_id)},'
+        common = (
+            f'"{kind}_id":{quote(run.component_id)},"{kind}_name":{quote(self.name)},'
+            f'"run_id":{quote(run.run_id)},{parent}"session_id":{quote(run.session_id)}'
+        )
         object.__setattr__(self, "_prefix", _OF_A_TEAM if kind == "team" else "")
-        object.__setattr__(self, "_common", compact_json(common)[1:-1])
+        object.__setattr__(self, "_common", common)
 
     def encode(self, event: Event, seq: int, now_us: int) -> StoredEvent:
         """Return `event` as it is stored under the number `seq`, and shown to clients."""
@@ -331,4 +330,8 @@ def run_id_of(event: StoredEvent) -> str | None:
 
 def mark_final(events: tuple[StoredEvent, ...]) -> tuple[StoredEvent, ...]:
     """Return `events` with the last marked as the one behind which the run is over, or waits."""
-    return (*events[:-1], evolve(events[-1], final=True)) if events else ()
+    if not events:
+        return ()
+    *before, last = events
+    seq, name, data, at_us, noted = last.seq, last.name, last.data, last.at_us, last.noted
+    return (*before, StoredEvent(seq, name, data, final=True, at_us=at_us, noted=noted))
