@@ -51,7 +51,7 @@ from .meter import CANCELLED, ERROR, OK, OTHER, REJECTED
 from .model_order import ask_in_order
 from .model_places import call_in_turn
 from .model_requests import ask_model
-from .payloads import NOT_KNOWN, call_sentence, tokens, tokens_apart, tool_execution
+from .payloads import NOT_KNOWN, call_sentence, tokens, tool_execution
 from .step_outcomes import StepTooLarge, encode_call, encode_model
 from .turn_state import CallState, Standing, TurnState, unlike
 
@@ -541,6 +541,5 @@ def _build_completed(
         model_provider=model.provider,
         time_to_first_token=ABSENT if seconds is None else seconds,
         **tokens(usage),
-        **tokens_apart(usage),
         cost=ABSENT if usage.cost_nano is None else number_of(usage.cost_nano),
     )

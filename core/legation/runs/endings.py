@@ -47,7 +47,7 @@ from .output import (
     render_failed,
     render_paused,
 )
-from .payloads import find_waiting, tokens, tokens_apart
+from .payloads import find_waiting, tokens
 from .retry import persist
 from .terms import COUNTED, OF_TURN, PAID
 from .turn_state import Standing, TurnState, dump
@@ -264,9 +264,8 @@ def _usage(summary: RunSummary) -> str | None:
     state = summary.state
     if state is None or not (state.rounds or state.usage.input_tokens):
         return None
-    usage = state.usage
-    counts = {**tokens(usage), **tokens_apart(usage)}
-    cost = usage.cost_nano if summary.cost is None else summary.cost
+    counts = tokens(state.usage)
+    cost = state.usage.cost_nano if summary.cost is None else summary.cost
     return compact_json(counts if cost is None else {**counts, "cost_nano": cost})
 
 
@@ -301,7 +300,7 @@ def build_finish(journal: Journal, end: End, lease: RunLease) -> FinishRun:
         lease=lease,
         node=journal.node,
         now_us=journal.now_us,
-        status=end.state.value,
+        status=str(end.state),
         output=output,
         reason=end.reason,
         usage=end.usage,

@@ -476,7 +476,8 @@ class EventWriter:
         self._listening = True
         if self.held:
             return
-        piece = storable(piece)
+        if not piece.isascii() or "\0" in piece:  # `storable` looks so first
+            piece = storable(piece)
         self.heard.append(piece)
         if self.streamed:
             self.note(RunContent(piece))
