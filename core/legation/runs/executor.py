@@ -28,8 +28,8 @@ from ..effects import (
     Transact,
 )
 from ..hosted.registry import Component, Registry
-from ..http.messages import compact_json
 from ..incidents import where
+from ..json_encoding import quote
 from ..shares.shares import Shares
 from ..store.failures import StoreFailure
 from ..store.once import LEAST, message_of
@@ -153,7 +153,7 @@ class ExecutorContext:
 
     def count(self, run: ClaimedRun, state: RunState) -> None:
         """Count a run that ended here, or paused."""
-        key = (run.kind, run.component_id, state.value)
+        key = (run.kind, run.component_id, str(state))
         self.ended[key] = self.ended.get(key, 0) + 1
 
     @property
@@ -187,24 +187,28 @@ class ExecutorContext:
 
 @define(eq=False)
 class _Work:
-    """A run under execution: its event writer, its input, and its turn as soon as there is one."""
+    """A run under execution: its event writer, its input, and its turn as soon as there is one.
+
+    `component` is what it is a run of, None where that is hosted no more.
+    """
 
     writer: EventWriter
+    component: Component | None
     asked: Mapping[str, Any]
     started_us: int
     turn: Taking | None = None
     ended_at: int = 0
 
-    def summarize(self, component: Component | None) -> RunSummary:
+    def summarize(self) -> RunSummary:
         """Return the summary of the run by now."""
-        state = None if self.turn is None else self.turn.state
-        worked_us = self.writer.journal.now_us - self.started_us
-        if state is not None:
+        journal, origin = self.writer.journal, self.writer.origin
+        worked_us, state = journal.now_us - self.started_us, None
+        if self.turn is not None:
+            state = self.turn.state
             worked_us += state.worked_us
-        origin = self.writer.origin
-        journal = self.writer.journal
         cost = None if journal.cost is journal.paid is None else journal.whole_cost
-        return RunSummary(origin.run, origin.name, component, state, worked_us, cost=cost)
+        of = (origin.run, origin.name, self.component)
+        return RunSummary(*of, state, worked_us, cost=cost, asked=self.asked)
 
 
 @frozen
@@ -240,7 +244,12 @@ class ExecuteRun(Job):
                 return None
             executing.enter(key, self.run.attempt)
             try:
-                ended, output = yield from self._execute()
+                node: str = yield THIS_NODE
+                work = self._begin(node, (yield NOW))
+                conclude_work = self._conclude
+                if TOKENS_PER_DAY in work.asked or COST_PER_DAY in work.asked:
+                    conclude_work = self._conclude_within_budgets
+                ended, output = yield from conclude_work(work, node)
             finally:
                 executing.leave(key, self.run.attempt)
         finally:
@@ -254,19 +263,18 @@ class ExecuteRun(Job):
             yield from Spawn(ExecuteWaiting(self.context, self.database))
         return output
 
-    def _execute(self) -> Program[tuple[Ended, str | None]]:
-        """Take the turn, until it ends or is not to go on, and store what came of it."""
-        node: str = yield THIS_NODE
-        started_us: int = yield NOW
-        asked = json.loads(self.run.input)
+    def _begin(self, node: str, started_us: int) -> _Work:
+        """Return the run as it is under execution from now on."""
+        context, asked = self.context, json.loads(self.run.input)
         run, view = self.run, NO_CHANGE
         if not run.events:  # else it goes on: after a pause, or after a crash
-            self.context.meter.count_begun(self.database, started_us - run.created_us)
+            context.meter.count_begun(self.database, started_us - run.created_us)
         if "state_claims" in asked:
             view = view_of(asked)
             run = evolve(run, state=apply(run.state, view))
-        origin = EventOrigin(run, self.context.name_of(run))
-        member = self.context.cluster.member(self.database)
+        component = context.component(run)
+        origin = EventOrigin(run, run.component_id if component is None else component.name)
+        member = context.cluster.member(self.database)
         message = "" if member.once else None
         if member.once and len(run.input) > LEAST:
             message = message_of(run.input)
@@ -275,8 +283,8 @@ class ExecuteRun(Job):
             run,
             node,
             started_us,
-            hosted=self.context.hosted,
-            is_over=self.context.is_over,
+            hosted=context.hosted,
+            is_over=context.is_over,
             member=member,
             in_doubt=asked.get("in_doubt", "ask"),
             state=StateWriter(view, asked.get(STATE_BYTES, MAX_STATE)),
@@ -284,17 +292,15 @@ class ExecuteRun(Job):
             message=message,
             counted=asked.get(COUNTED, 0),
             model_calls=asked.get(MODEL_CALLS),
-            prices=self.context.registry.prices,
-            meter=self.context.meter,
+            prices=context.registry.prices,
+            meter=context.meter,
             paid=asked.get(PAID),
-            incidents=self.context.cluster.incidents,
-            notify=self.context.registry.notices.get(self.database),
-            asker=self.context.asker(asked) if REPLY_TO in asked else None,
+            incidents=context.cluster.incidents,
+            notify=context.registry.notices.get(self.database),
+            asker=context.asker(asked) if REPLY_TO in asked else None,
         )
-        work = _Work(EventWriter(journal, origin, asked["stream"]), asked, started_us)
-        if TOKENS_PER_DAY not in asked and COST_PER_DAY not in asked:
-            return (yield from self._conclude(work, node))
-        return (yield from self._conclude_within_budgets(work, node))
+        writer = EventWriter(journal, origin, asked["stream"])
+        return _Work(writer, component, asked, started_us)
 
     def _conclude_within_budgets(self, work: _Work, node: str) -> Program[tuple[Ended, str | None]]:
         """Take the turn as long as something is left of the budgets of the day."""
@@ -328,7 +334,7 @@ class ExecuteRun(Job):
         ended, output = yield from store_end(journal, outcome)
         if ended.cancel_asked or ended.cancel_unasked:
             journal.forget(work.ended_at)
-            outcome = yield from correct_end(work.writer, self._summarize(work), ended)
+            outcome = yield from correct_end(work.writer, work.summarize(), ended)
             ended, output = yield from store_end(journal, outcome)
         if ended.kept:
             self.context.count(self.run, outcome.state)
@@ -342,8 +348,10 @@ class ExecuteRun(Job):
     def _label(self, node: str) -> str:
         """Return what says which run, and whose try of it, a step belongs to."""
         run = self.run
-        whose = {f"{run.kind}_id": run.component_id, "database": self.database}
-        return compact_json({"run_id": run.run_id, **whose, "node": node, "attempt": run.attempt})
+        return (
+            f'{{"run_id":{quote(run.run_id)},"{run.kind}_id":{quote(run.component_id)},'
+            f'"database":{quote(self.database)},"node":{quote(node)},"attempt":{run.attempt}}}'
+        )
 
     def _work(self, work: _Work, node: str) -> Program[End | Interrupted | Exception]:
         """Take the turn, within what is left of the time that it may take."""
@@ -424,33 +432,24 @@ class ExecuteRun(Job):
 
     def _attempt(self, work: _Work, record: RunRecord | None) -> Program[End | Exception]:
         """Take the turn; what goes wrong in it is its result."""
+        writer, component = work.writer, work.component
         try:
-            return (yield from self._turn(work, record))
+            if component is None:
+                return (yield from fail(writer, work.summarize(), _UNHOSTED, "not_hosted"))
+            run, asked = writer.origin.run, work.asked
+            work.turn = yield from turn_of(component, self.database, run, asked, writer, record)
+            outcome = yield from work.turn.take()
+            work.ended_at = writer.journal.seq
+            return (yield from conclude(writer, work.summarize(), outcome))
         except Exception as error:  # noqa: BLE001 (a bug in a model or tool must not leave the run RUNNING)
             return error
-
-    def _turn(self, work: _Work, record: RunRecord | None) -> Program[End]:
-        component = self.context.component(self.run)
-        if component is None:
-            summary = work.summarize(None)
-            return (yield from fail(work.writer, summary, _UNHOSTED, "not_hosted"))
-        run = work.writer.origin.run
-        work.turn = yield from turn_of(
-            component, self.database, run, work.asked, work.writer, record
-        )
-        outcome = yield from work.turn.take()
-        work.ended_at = work.writer.journal.seq
-        return (yield from conclude(work.writer, work.summarize(component), outcome))
-
-    def _summarize(self, work: _Work) -> RunSummary:
-        return work.summarize(self.context.component(self.run))
 
     def _break_off(self, work: _Work, outcome: Interrupted | Exception) -> Program[End]:
         """Return the end of a run that did not come to its own."""
         work.ended_at = work.writer.journal.seq
         return break_off(
             work.writer,
-            self._summarize(work),
+            work.summarize(),
             outcome,
             ending=self.context.ending,
             seconds=self.context.registry.config.run_timeout_seconds,

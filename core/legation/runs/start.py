@@ -19,6 +19,7 @@ from ..store.run_reads import FetchRun
 from ..store.run_rows import ClaimedRun, RunRow
 from ..store.run_states import RunState
 from ..store.runs import Started, StartRun
+from ..store.session_state import EMPTY
 from ..store.turns import RunShare
 from ..values import frozen
 from .executor import ExecuteRun, ExecutorContext
@@ -93,7 +94,7 @@ def start(
             name=_CONTROL.sub(" ", new.message[:_NAME_LENGTH]),
             node=node,
             now_us=now_us,
-            state=compact_json(new.state),
+            state=compact_json(new.state) if new.state else EMPTY,
             waits=new.waits,
             hosted=context.hosted,
             share=RunShare(
