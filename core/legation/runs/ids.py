@@ -51,4 +51,4 @@ def uuid_text(sixteen: bytes, version: int = 4) -> str:
     raw[6] = raw[6] & 0x0F | version << 4
     raw[8] = raw[8] & 0x3F | 0x80
     digits = raw.hex()
-    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
