@@ -29,7 +29,6 @@ __all__ = [
     "EventOrigin",
     "ModelRequestCompleted",
     "ModelRequestStarted",
-    "Noted",
     "PostHookCompleted",
     "PostHookStarted",
     "PreHookCompleted",
@@ -296,23 +295,21 @@ class EventOrigin:
 
     def encode(self, event: Event, seq: int, now_us: int) -> StoredEvent:
         """Return `event` as it is stored under the number `seq`, and shown to clients."""
-        own = {
-            name: value
-            for name in _MEMBERS[type(event)]
-            if (value := getattr(event, name)) is not ABSENT
-        }
+        if type(event) is RunContent and type(event.content) is str:  # each token is one
+            rest = (
+                f',"content":{quote(event.content)},"content_type":{quote(event.content_type)},'
+                f'"reasoning_content":{quote(event.reasoning_content)}}}'
+            )
+        else:
+            own = {
+                name: value
+                for name in _MEMBERS[type(event)]
+                if (value := getattr(event, name)) is not ABSENT
+            }
+            rest = f",{compact_json(own)[1:]}" if own else "}"
         full, second = self._prefix + event.name, now_us // 1_000_000
-        rest = f",{compact_json(own)[1:]}" if own else "}"
         data = f'{{"created_at":{second},"event":"{full}",{self._common}{rest}'
-        return StoredEvent(seq, full, data, at_us=now_us, noted=Noted(self, event))
-
-
-@frozen
-class Noted:
-    """A note of this process: an event and its origin.  A stored event carries it."""
-
-    origin: EventOrigin
-    event: Event
+        return StoredEvent(seq, full, data, at_us=now_us, noted=event, origin=self)
 
 
 def class_of(name: str) -> type[Event] | None:
@@ -322,8 +319,8 @@ def class_of(name: str) -> type[Event] | None:
 
 def run_id_of(event: StoredEvent) -> str | None:
     """Return the run that a stored event is of: the one of its journal, or of a member's."""
-    if isinstance(event.noted, Noted):
-        return event.noted.origin.run.run_id
+    if isinstance(event.origin, EventOrigin):
+        return event.origin.run.run_id
     run_id: str | None = json.loads(event.data).get("run_id")
     return run_id
 
@@ -333,5 +330,13 @@ def mark_final(events: tuple[StoredEvent, ...]) -> tuple[StoredEvent, ...]:
     if not events:
         return ()
     *before, last = events
-    seq, name, data, at_us, noted = last.seq, last.name, last.data, last.at_us, last.noted
-    return (*before, StoredEvent(seq, name, data, final=True, at_us=at_us, noted=noted))
+    final = StoredEvent(
+        last.seq,
+        last.name,
+        last.data,
+        final=True,
+        at_us=last.at_us,
+        noted=last.noted,
+        origin=last.origin,
+    )
+    return (*before, final)
