@@ -294,15 +294,14 @@ class Turn:
         self.writer.note_step(place, StepKind.MODEL, model.id, self._asked_us, outcome)
 
     def _prompt(self, model: ModelProtocol) -> Prompt:
-        limit, spent = self.limits.tokens, self.state.usage.total_tokens
-        messages = self.state.messages
+        limit, messages = self.limits.tokens, self.state.messages
         if self.guards is not None:
             messages = self.guards.render(messages)
         return Prompt(
             fit(messages, model),
             tools=self.tool_set.specs,
             output_schema=self.schema,
-            max_tokens=None if limit is None else max(1, limit - spent),
+            max_tokens=None if limit is None else max(1, limit - self.state.usage.total_tokens),
             tool_choice=None if self.state.calls else self.tool_choice,
         )
 

@@ -79,6 +79,9 @@ _GAVE_UP: Final = (
 )
 _TIMEOUT: Final = "The run took longer than {:g} seconds"
 
+_WHOLE: Final = RunContentCompleted()
+_MEMBERS: Final = members_of(RunCompleted)
+
 _FAILED: Final = "The run failed; the operator's log has the reason under incident {}"
 _PAUSED: Final = "I have tools to execute, but {}."
 _CONFIRM: Final = "I need confirmation"
@@ -128,8 +131,8 @@ def _complete(writer: EventWriter, summary: RunSummary, content: Any) -> End:
     output = render_completed(summary, content)
     if writer.journal.state.asked:
         writer.note_end()
-    writer.note(RunContentCompleted())
-    members = {name: output[name] for name in members_of(RunCompleted) if name in output}
+    writer.note(_WHOLE)
+    members = {name: output[name] for name in _MEMBERS if name in output}
     writer.note(RunCompleted(**members))
     return End(RunState.COMPLETED, output, usage=_usage(summary), input=_input(summary))
 
@@ -137,7 +140,7 @@ def _complete(writer: EventWriter, summary: RunSummary, content: Any) -> End:
 def _pause(writer: EventWriter, summary: RunSummary) -> End:
     state = summary.state or TurnState()
     output = render_paused(summary, _sentence(state))
-    writer.note(RunContentCompleted())
+    writer.note(_WHOLE)
     writer.note(RunPaused(output["content"], output["tools"], output["requirements"]))
     turn = dump(evolve(state, worked_us=summary.worked_us))
     kept = compact_json({**_without_turn(summary), "turn": turn})
