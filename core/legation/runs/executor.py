@@ -7,7 +7,6 @@ node, the lease passes, and a node that hosts the run goes on with it from its s
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from typing import Any, Final
@@ -16,7 +15,6 @@ from attrs import evolve, field
 
 from ..effects import (
     NOW,
-    THIS_NODE,
     Interrupted,
     Interruptible,
     Job,
@@ -29,7 +27,7 @@ from ..effects import (
 )
 from ..hosted.registry import Component, Registry
 from ..incidents import where
-from ..json_encoding import quote
+from ..json_encoding import decode, quote
 from ..shares.shares import Shares
 from ..store.failures import StoreFailure
 from ..store.once import LEAST, message_of
@@ -215,12 +213,13 @@ class _Work:
 class ExecuteRun(Job):
     """Take the turn of a claimed run, store its end, and have what waits executed.
 
-    `place` is the subject of whose places in this node it has one; it gives that back at its end,
-    whatever that is.
+    `node` is the name of this node, which has the lease.  `place` is the subject of whose places in
+    it the run has one; it gives that back at its end, whatever that is.
     """
 
     context: ExecutorContext
     database: str
+    node: str
     run: ClaimedRun
     place: str | None = None
 
@@ -244,12 +243,11 @@ class ExecuteRun(Job):
                 return None
             executing.enter(key, self.run.attempt)
             try:
-                node: str = yield THIS_NODE
-                work = self._begin(node, (yield NOW))
+                work = self._begin((yield NOW))
                 conclude_work = self._conclude
                 if TOKENS_PER_DAY in work.asked or COST_PER_DAY in work.asked:
                     conclude_work = self._conclude_within_budgets
-                ended, output = yield from conclude_work(work, node)
+                ended, output = yield from conclude_work(work)
             finally:
                 executing.leave(key, self.run.attempt)
         finally:
@@ -258,14 +256,14 @@ class ExecuteRun(Job):
         if not ended.kept:
             yield from Publish(self.run.run_id, ())  # who follows it here follows it elsewhere now
         if ended.following is not None:
-            yield from execute_next(self.context, self.database, ended.following)
+            yield from execute_next(self.context, self.database, self.node, ended.following)
         if ended.contended:  # by another job, for somebody may wait for the end of this one
             yield from Spawn(ExecuteWaiting(self.context, self.database))
         return output
 
-    def _begin(self, node: str, started_us: int) -> _Work:
+    def _begin(self, started_us: int) -> _Work:
         """Return the run as it is under execution from now on."""
-        context, asked = self.context, json.loads(self.run.input)
+        context, asked = self.context, decode(self.run.input)
         run, view = self.run, NO_CHANGE
         if not run.events:  # else it goes on: after a pause, or after a crash
             context.meter.count_begun(self.database, started_us - run.created_us)
@@ -281,7 +279,7 @@ class ExecuteRun(Job):
         journal = Journal(
             self.database,
             run,
-            node,
+            self.node,
             started_us,
             hosted=context.hosted,
             is_over=context.is_over,
@@ -302,7 +300,7 @@ class ExecuteRun(Job):
         writer = EventWriter(journal, origin, asked["stream"])
         return _Work(writer, component, asked, started_us)
 
-    def _conclude_within_budgets(self, work: _Work, node: str) -> Program[tuple[Ended, str | None]]:
+    def _conclude_within_budgets(self, work: _Work) -> Program[tuple[Ended, str | None]]:
         """Take the turn as long as something is left of the budgets of the day."""
         journal, asked, run, shares = work.writer.journal, work.asked, self.run, self.context.shares
         whose, now_us = (self.database, run.counted_for), work.started_us
@@ -312,16 +310,16 @@ class ExecuteRun(Job):
             if COST_PER_DAY in asked:
                 limit = asked[COST_PER_DAY]
                 journal.expense = shares.expenses.enter(*whose, limit, now_us, run.used_nano)
-            return (yield from self._conclude(work, node))
+            return (yield from self._conclude(work))
         finally:
             shares.budgets.leave(journal.spending)
             if journal.expense is not None:
                 shares.expenses.leave(journal.expense)
 
-    def _conclude(self, work: _Work, node: str) -> Program[tuple[Ended, str | None]]:
+    def _conclude(self, work: _Work) -> Program[tuple[Ended, str | None]]:
         """Take the turn, and store what came of it."""
         journal = work.writer.journal
-        outcome = yield from self._work(work, node)
+        outcome = yield from self._work(work)
         if isinstance(outcome, LeaseLost):
             self.context.meter.count_lost(self.database)
         if not isinstance(outcome, End) and self._is_releasable(outcome):
@@ -345,15 +343,15 @@ class ExecuteRun(Job):
             yield from Nudge(runs_topic(self.database), self.database, other)
         return ended, output
 
-    def _label(self, node: str) -> str:
+    def _label(self) -> str:
         """Return what says which run, and whose try of it, a step belongs to."""
         run = self.run
         return (
             f'{{"run_id":{quote(run.run_id)},"{run.kind}_id":{quote(run.component_id)},'
-            f'"database":{quote(self.database)},"node":{quote(node)},"attempt":{run.attempt}}}'
+            f'"database":{quote(self.database)},"node":{quote(self.node)},"attempt":{run.attempt}}}'
         )
 
-    def _work(self, work: _Work, node: str) -> Program[End | Interrupted | Exception]:
+    def _work(self, work: _Work) -> Program[End | Interrupted | Exception]:
         """Take the turn, within what is left of the time that it may take."""
         run = work.writer.origin.run
         record: RunRecord | None = None
@@ -381,7 +379,7 @@ class ExecuteRun(Job):
             self._attempt(work, record),
             cancel_topic(self.database, self.run.run_id),
             seconds,
-            self._label(node),
+            self._label(),
         )
         return outcome
 
@@ -461,13 +459,15 @@ def _has_steps(asked: Mapping[str, Any]) -> bool:
     return FORKED_FROM in asked and asked[FORKED_FROM]["at"] is not None
 
 
-def execute_next(context: ExecutorContext, database: str, run: ClaimedRun) -> Program[None]:
+def execute_next(
+    context: ExecutorContext, database: str, node: str, run: ClaimedRun
+) -> Program[None]:
     """Execute a run that waited and was claimed here, or let it wait for another node."""
     if context.take() or not (yield from release_run(context.cluster.member(database), run)):
         place, given = run.subject or run.owner, False
         context.shares.runs.take(place)
         try:
-            yield from Spawn(ExecuteRun(context, database, run, place))
+            yield from Spawn(ExecuteRun(context, database, node, run, place))
             given = True  # from now on the program there has the place
         finally:
             if not given:
@@ -509,6 +509,6 @@ def execute_waiting(context: ExecutorContext, database: str) -> Program[None]:
             if claimed is not None:
                 claims[database] = True
             if isinstance(claimed, ClaimedRun):
-                yield from execute_next(context, database, claimed)
+                yield from execute_next(context, database, node, claimed)
     finally:
         del claims[database]

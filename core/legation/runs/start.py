@@ -113,7 +113,7 @@ def start(
         started = yield from _store(component.database, unit, change)
         if (claim := started.claim) is not None:
             place = subject if room else None
-            yield Spawn(ExecuteRun(context, component.database, claim, place), outcome)
+            yield Spawn(ExecuteRun(context, component.database, node, claim, place), outcome)
             given = True  # from now on the program there has the place
         elif outcome is not None:
             outcome.tell(None)
