@@ -269,7 +269,8 @@ def _build(
     if options.get("eq", True):
         body["__eq__"] = _equal_at_first
         body["__hash__"] = _hash_at_first if is_frozen else None
-    body["__init__"] = _make_init(cls, fields, is_frozen=is_frozen)
+    setters = {name: CellType() for name in fields}
+    body["__init__"] = _make_init(cls, fields, setters, is_frozen=is_frozen)
     has_reference = any(vars(base).get("__weakref__") is not None for base in cls.__mro__[1:-1])
     slots = {name for base in cls.__mro__ for name in getattr(base, "__slots__", ())}
     weak = () if has_reference else ("__weakref__",)
@@ -279,6 +280,9 @@ def _build(
     made: type[Any] = metaclass(cls.__name__, cls.__bases__, body)
     attributes.cls = made
     _move_cells(cls, made)
+    if is_frozen:
+        for name, setter in setters.items():
+            setter.cell_contents = getattr(made, name).__set__
     return made
 
 
@@ -301,22 +305,32 @@ def _content(cell: CellType) -> object:
 
 # --- __init__ --------------------------------------------------------------------------------
 
-_BOUND: Final = CellType(object.__setattr__.__get__)
 _NOTHING: Final = CellType(NOTHING)
 
 
-def _make_init(cls: type[Any], fields: Mapping[str, _Field], *, is_frozen: bool) -> FunctionType:
-    """Return the `__init__` of `cls`: the code for such fields, with their names in it."""
+def _make_init(
+    cls: type[Any],
+    fields: Mapping[str, _Field],
+    setters: Mapping[str, CellType],
+    *,
+    is_frozen: bool,
+) -> FunctionType:
+    """Return the `__init__` of `cls`: the code for such fields, with their names in it.
+
+    That of a frozen class sets each field by the `__set__` of its slot, which looks for no name;
+    it will be in the cell of `setters`.
+    """
     # Whether a parameter has a default, and which, is no part of the code.
     kinds = tuple((field.kind.removeprefix("d"), field.kw_only) for field in fields.values())
     template = _compile_init(kinds, is_frozen, hasattr(cls, "__attrs_post_init__"))
     names, aliases = {"self": "self"}, {"self": "self"}
-    cells = {"bound": _BOUND, "NOTHING": _NOTHING}
+    cells = {"NOTHING": _NOTHING}
     positional: list[Any] = []
     by_name: dict[str, Any] = {}
     annotations: dict[str, Any] = {"return": None}
     for number, field in enumerate(fields.values()):
         names[f"_{number}"], aliases[f"_{number}"] = field.name, field.alias
+        cells[f"set{number}"] = setters[field.name]
         if field.kind[:1] == "(":
             cells[f"default{number}"] = _make_cell(field)
             continue
@@ -333,7 +347,6 @@ def _make_init(cls: type[Any], fields: Mapping[str, _Field], *, is_frozen: bool)
     code = template.replace(
         co_varnames=tuple(aliases.get(name, name) for name in template.co_varnames),
         co_names=tuple(names.get(name, name) for name in template.co_names),
-        co_consts=tuple(_rename(const, names) for const in template.co_consts),
         co_qualname=f"{cls.__qualname__}.__init__",
     )
     closure = tuple(cells[name] for name in code.co_freevars)
@@ -366,7 +379,7 @@ def _compile_init(kinds: tuple[tuple[str, bool], ...], is_frozen: bool, has_more
 
     The fields are called by their numbers.
     """
-    lines = ["bind = bound(self)"] if is_frozen else []
+    lines: list[str] = []
     places: dict[bool, list[str]] = {False: ["self"], True: []}
     for number, (kind, kw_only) in enumerate(kinds):
         if kind[:1] != "(":
@@ -375,8 +388,8 @@ def _compile_init(kinds: tuple[tuple[str, bool], ...], is_frozen: bool, has_more
     if has_more:
         lines.append("self.__attrs_post_init__()")
     parameters = [*places[False], *(("*", *places[True]) if places[True] else ())]
-    outer = ", ".join(f"default{number}" for number in range(len(kinds)))
-    text = f"def make(bound, NOTHING, {outer}):\n def __init__({', '.join(parameters)}):\n"
+    outer = ", ".join(f"default{number}, set{number}" for number in range(len(kinds)))
+    text = f"def make(NOTHING, {outer}):\n def __init__({', '.join(parameters)}):\n"
     text += "".join(f"  {line}\n" for line in lines or ["pass"])
     outside = compile(text, "<legation.values>", "exec", dont_inherit=True, optimize=2)
     (make,) = (const for const in outside.co_consts if isinstance(const, CodeType))
@@ -390,11 +403,7 @@ def _write_assignment(number: int, kind: str, is_frozen: bool) -> Iterator[str]:
     given = made if kind[:1] == "(" else f"_{number}"
     if kind in ("f", "F"):
         yield f"if _{number} is NOTHING: _{number} = {made}"
-    yield f"bind('_{number}', {given})" if is_frozen else f"self._{number} = {given}"
-
-
-def _rename(const: object, names: Mapping[str, str]) -> object:
-    return names.get(const, const) if type(const) is str else const
+    yield f"set{number}(self, {given})" if is_frozen else f"self._{number} = {given}"
 
 
 # --- Methods ---------------------------------------------------------------------------------

@@ -261,8 +261,10 @@ def test_a_default_that_is_made_has_no_type_of_its_own() -> None:
     assert (Kept().kinds, Kept().seen, Kept().alias) == ({}, set(), list[int])
     assert Kept().kinds is not Kept().kinds
     assert made.kinds.default.factory == dict[str, int]
-    cells: Any = Kept.__init__.__closure__
-    assert [cell.cell_contents for cell in cells][-3:] == [dict, set, list[int]]
+    init: Any = Kept.__init__
+    cells = dict(zip(init.__code__.co_freevars, init.__closure__, strict=True))
+    defaults = [cells[f"default{number}"].cell_contents for number in range(3)]
+    assert defaults == [dict, set, list[int]]
 
 
 def test_a_state_of_a_release_before_lacks_a_field() -> None:
