@@ -81,7 +81,7 @@ def start(
     if terms := list_terms(limits, scoped=context.shares.table.scopes != ()):
         details = {**details, **terms}
     room = slots.try_to_take(subject, limits.weight)
-    given = not room
+    given, name = not room, new.message[:_NAME_LENGTH]
     try:
         unit = StartRun(
             owner=owner,
@@ -91,7 +91,7 @@ def start(
             component_id=component.id,
             version=component.version,
             input=compact_json({"message": new.message, "stream": new.pieces, **details}),
-            name=_CONTROL.sub(" ", new.message[:_NAME_LENGTH]),
+            name=name if name.isprintable() else _CONTROL.sub(" ", name),
             node=node,
             now_us=now_us,
             state=compact_json(new.state) if new.state else EMPTY,
