@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from legation.http.messages import compact_json
-from legation.json_encoding import make_encode
+from legation.json_encoding import decode, make_encode, quote
 from legation.store.audit_entries import encode_json
 
 STRICT: Final = json.JSONEncoder(
@@ -85,6 +85,23 @@ def test_the_text_is_that_of_the_standard_library(value: Any, encoder: json.JSON
 def test_the_encoders_of_the_tree_are_those(value: Any) -> None:
     assert outcome(compact_json, value) == outcome(STRICT.encode, value)
     assert outcome(encode_json, value) == outcome(ASCII.encode, value)
+
+
+@given(
+    VALUES.map(lambda value: outcome(ASCII.encode, value)).filter(lambda made: type(made) is str)
+)
+def test_a_text_means_what_it_does_to_the_standard_library(text: str) -> None:
+    assert repr(decode(text)) == repr(json.loads(text))
+
+
+@pytest.mark.parametrize("text", ["", " ", " {}", "[1] ", "{}x", "[1,", "nul", "\ufeff1", "\n1\t"])
+def test_a_text_with_something_around_it_is_read_by_the_standard_library(text: str) -> None:
+    assert outcome(decode, text) == outcome(json.loads, text)
+
+
+@given(TEXTS)
+def test_a_text_is_quoted_as_an_encoder_does(text: str) -> None:
+    assert outcome(quote, text) == outcome(STRICT.encode, text)
 
 
 def test_what_is_nested_too_deep_is_the_same_error() -> None:

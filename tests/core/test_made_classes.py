@@ -250,6 +250,23 @@ def test_a_value_is_copied_pickled_and_referred_to(value: Any) -> None:
     assert not hasattr(value, "__dict__")
 
 
+def test_a_default_that_is_made_has_no_type_of_its_own() -> None:
+    @frozen
+    class Kept:
+        kinds: dict[str, int] = field(factory=dict[str, int])
+        seen: set[int] = field(factory=set[int], init=False)
+        alias: Any = field(default=list[int], init=False)
+
+    made: Any = attrs.fields(Kept)
+    assert (Kept().kinds, Kept().seen, Kept().alias) == ({}, set(), list[int])
+    assert Kept().kinds is not Kept().kinds
+    assert made.kinds.default.factory == dict[str, int]
+    init: Any = Kept.__init__
+    cells = dict(zip(init.__code__.co_freevars, init.__closure__, strict=True))
+    defaults = [cells[f"default{number}"].cell_contents for number in range(3)]
+    assert defaults == [dict, set, list[int]]
+
+
 def test_a_state_of_a_release_before_lacks_a_field() -> None:
     value = Derived.__new__(Derived)
     value.__setstate__({"first": "a", "gone": 1})  # type: ignore[attr-defined]

@@ -16,7 +16,7 @@ from ..http.messages import compact_json
 from ..models.conversation import Usage, storable
 from ..money import nano_of
 from ..runs.output import render_input
-from ..runs.payloads import tokens, tokens_apart
+from ..runs.payloads import tokens
 from ..store.imports import ImportedRun
 from ..store.run_states import RunState
 from ..store.session_state import EMPTY, MAX_STATE, encode_value
@@ -302,7 +302,7 @@ def _usage(run: Mapping[str, Any]) -> str | None:
     if not usage.total_tokens:
         return None
     cost = nano_of(metrics.get("cost"))
-    counts: dict[str, int] = {**tokens(usage), **tokens_apart(usage)}
+    counts = tokens(usage)
     return compact_json(counts if cost is None else {**counts, "cost_nano": cost})
 
 

@@ -12,6 +12,7 @@ from ..effects import Program
 from ..values import frozen
 
 __all__ = [
+    "NO_USAGE",
     "Document",
     "Image",
     "Listener",
@@ -160,6 +161,8 @@ class Usage:
 
     def plus(self, other: Usage) -> Usage:
         """Return the sum of both; a cost that nobody knows adds nothing."""
+        if self is NO_USAGE:  # as before the first request of a turn
+            return other
         known = self.cost_nano is not None or other.cost_nano is not None
         return Usage(
             self.input_tokens + other.input_tokens,
@@ -171,7 +174,10 @@ class Usage:
         )
 
 
-_NO_USAGE: Final = Usage()
+NO_USAGE: Final = Usage()
+"""The usage of what nobody asked a model for: known by itself, so that no other means it."""
+
+_NOT_REPORTED: Final = Usage()
 
 
 @frozen
@@ -200,7 +206,7 @@ class ModelFailed(Exception):
         usage: What was paid for nothing, as far as the provider reported it.
     """
 
-    def __init__(self, reason: str, sentence: str, usage: Usage = _NO_USAGE) -> None:
+    def __init__(self, reason: str, sentence: str, usage: Usage = _NOT_REPORTED) -> None:
         super().__init__(sentence)
         self.reason = reason
         self.sentence = sentence

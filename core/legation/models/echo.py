@@ -18,6 +18,7 @@ __all__ = ["Echo"]
 
 # Matches everywhere, if only nothing: what is not a word is passed once, and never looked at again.
 _WORD: Final = re.compile(r"\s*+\S*+")
+_SILENCE: Final = Message("user", "")
 _MOST_PIECES: Final = 1024
 _LONGEST_BY_WORD: Final = 4096
 
@@ -40,7 +41,7 @@ class Echo:
             yield from listener.settle()
             yield from Sleep(self.delay_seconds)
         said = prompt.messages
-        asked = next((m for m in reversed(said) if m.role == "user"), Message("user", ""))
+        asked = next((m for m in reversed(said) if m.role == "user"), _SILENCE)
         text = "\n\n".join((asked.content, *map(describe, asked.documents)))
         for piece in _pieces(text):
             listener.hear(piece)

@@ -13,7 +13,7 @@ import json
 from collections import deque
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from attrs import evolve, field
 
@@ -23,7 +23,6 @@ from ..runs.events import (
     EventOrigin,
     ModelRequestCompleted,
     ModelRequestStarted,
-    Noted,
     RunCancelled,
     RunCompleted,
     RunContent,
@@ -236,9 +235,9 @@ class Recorder:
         The members of a team note events of runs of their own among them.
         """
         for stored in events:
-            if not isinstance(stored.noted, Noted) or isinstance(stored.noted.event, RunContent):
+            origin, event = stored.origin, cast("Event", stored.noted)
+            if not isinstance(origin, EventOrigin) or isinstance(event, RunContent):
                 continue
-            origin, event = stored.noted.origin, stored.noted.event
             run = self._runs.get(origin.run.run_id)
             if isinstance(event, RunStarted | RunContinued) and run is None:
                 self._neglected.pop(origin.run.run_id, None)

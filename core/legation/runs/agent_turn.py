@@ -51,7 +51,7 @@ from .meter import CANCELLED, ERROR, OK, OTHER, REJECTED
 from .model_order import ask_in_order
 from .model_places import call_in_turn
 from .model_requests import ask_model
-from .payloads import NOT_KNOWN, call_sentence, tokens, tokens_apart, tool_execution
+from .payloads import NOT_KNOWN, call_sentence, tokens, tool_execution
 from .step_outcomes import StepTooLarge, encode_call, encode_model
 from .turn_state import CallState, Standing, TurnState, unlike
 
@@ -294,15 +294,14 @@ class Turn:
         self.writer.note_step(place, StepKind.MODEL, model.id, self._asked_us, outcome)
 
     def _prompt(self, model: ModelProtocol) -> Prompt:
-        limit, spent = self.limits.tokens, self.state.usage.total_tokens
-        messages = self.state.messages
+        limit, messages = self.limits.tokens, self.state.messages
         if self.guards is not None:
             messages = self.guards.render(messages)
         return Prompt(
             fit(messages, model),
             tools=self.tool_set.specs,
             output_schema=self.schema,
-            max_tokens=None if limit is None else max(1, limit - spent),
+            max_tokens=None if limit is None else max(1, limit - self.state.usage.total_tokens),
             tool_choice=None if self.state.calls else self.tool_choice,
         )
 
@@ -541,6 +540,5 @@ def _build_completed(
         model_provider=model.provider,
         time_to_first_token=ABSENT if seconds is None else seconds,
         **tokens(usage),
-        **tokens_apart(usage),
         cost=ABSENT if usage.cost_nano is None else number_of(usage.cost_nano),
     )

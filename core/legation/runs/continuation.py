@@ -83,7 +83,7 @@ def go_on(  # noqa: PLR0913  the last of them are named at the call
         continued: Continued = yield from with_retry(database, unit, FEW, PASSING, change)
         if continued.claim is not None:
             place = subject if room else None
-            yield from Spawn(ExecuteRun(context, database, continued.claim, place), outcome)
+            yield from Spawn(ExecuteRun(context, database, node, continued.claim, place), outcome)
             given = True  # from now on the program there has the place
         elif outcome is not None:
             outcome.tell(None)

@@ -47,7 +47,7 @@ from .output import (
     render_failed,
     render_paused,
 )
-from .payloads import find_waiting, tokens, tokens_apart
+from .payloads import find_waiting, tokens
 from .retry import persist
 from .terms import COUNTED, OF_TURN, PAID
 from .turn_state import Standing, TurnState, dump
@@ -78,6 +78,9 @@ _GAVE_UP: Final = (
     " other"
 )
 _TIMEOUT: Final = "The run took longer than {:g} seconds"
+
+_WHOLE: Final = RunContentCompleted()
+_MEMBERS: Final = members_of(RunCompleted)
 
 _FAILED: Final = "The run failed; the operator's log has the reason under incident {}"
 _PAUSED: Final = "I have tools to execute, but {}."
@@ -128,8 +131,8 @@ def _complete(writer: EventWriter, summary: RunSummary, content: Any) -> End:
     output = render_completed(summary, content)
     if writer.journal.state.asked:
         writer.note_end()
-    writer.note(RunContentCompleted())
-    members = {name: output[name] for name in members_of(RunCompleted) if name in output}
+    writer.note(_WHOLE)
+    members = {name: output[name] for name in _MEMBERS if name in output}
     writer.note(RunCompleted(**members))
     return End(RunState.COMPLETED, output, usage=_usage(summary), input=_input(summary))
 
@@ -137,7 +140,7 @@ def _complete(writer: EventWriter, summary: RunSummary, content: Any) -> End:
 def _pause(writer: EventWriter, summary: RunSummary) -> End:
     state = summary.state or TurnState()
     output = render_paused(summary, _sentence(state))
-    writer.note(RunContentCompleted())
+    writer.note(_WHOLE)
     writer.note(RunPaused(output["content"], output["tools"], output["requirements"]))
     turn = dump(evolve(state, worked_us=summary.worked_us))
     kept = compact_json({**_without_turn(summary), "turn": turn})
@@ -264,9 +267,8 @@ def _usage(summary: RunSummary) -> str | None:
     state = summary.state
     if state is None or not (state.rounds or state.usage.input_tokens):
         return None
-    usage = state.usage
-    counts = {**tokens(usage), **tokens_apart(usage)}
-    cost = usage.cost_nano if summary.cost is None else summary.cost
+    counts = tokens(state.usage)
+    cost = state.usage.cost_nano if summary.cost is None else summary.cost
     return compact_json(counts if cost is None else {**counts, "cost_nano": cost})
 
 
@@ -301,7 +303,7 @@ def build_finish(journal: Journal, end: End, lease: RunLease) -> FinishRun:
         lease=lease,
         node=journal.node,
         now_us=journal.now_us,
-        status=end.state.value,
+        status=str(end.state),
         output=output,
         reason=end.reason,
         usage=end.usage,

@@ -112,7 +112,7 @@ class Journal:
     run: ClaimedRun
     node: str
     now_us: int
-    seq: int = field(init=False)
+    seq: int = field(default=0, init=False)
     pending: list[StoredEvent] = field(factory=list[StoredEvent])
     hosted: tuple[str, ...] = ()
     is_over: Callable[[], bool] = never
@@ -121,7 +121,7 @@ class Journal:
     resumed: bool = False
     steps: dict[str, Step] = field(factory=dict[str, Step])
     moves: list[MemberMove] = field(factory=list[MemberMove])
-    stored_us: int = field(init=False)
+    stored_us: int = field(default=0, init=False)
     _definitions: dict[str, Definition] = field(factory=dict[str, Definition], init=False)
     answers: Sequence[Mapping[str, Any]] | None = None
     state: StateWriter = field(factory=StateWriter)
@@ -476,7 +476,8 @@ class EventWriter:
         self._listening = True
         if self.held:
             return
-        piece = storable(piece)
+        if not piece.isascii() or "\0" in piece:  # `storable` looks so first
+            piece = storable(piece)
         self.heard.append(piece)
         if self.streamed:
             self.note(RunContent(piece))

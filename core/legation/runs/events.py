@@ -15,9 +15,10 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, ClassVar, Final, TypeAlias, get_args
 
-from attrs import evolve, field, fields
+from attrs import field, fields
 
 from ..http.messages import compact_json
+from ..json_encoding import quote
 from ..store.run_rows import ClaimedRun, StoredEvent
 from ..values import frozen
 
@@ -28,7 +29,6 @@ __all__ = [
     "EventOrigin",
     "ModelRequestCompleted",
     "ModelRequestStarted",
-    "Noted",
     "PostHookCompleted",
     "PostHookStarted",
     "PreHookCompleted",
@@ -279,41 +279,37 @@ class EventOrigin:
     name: str
     parent_run_id: str | None = None
 
-    _prefix: str = field(init=False, eq=False, repr=False)
-    _common: str = field(init=False, eq=False, repr=False)
+    _prefix: str = field(default="", init=False, eq=False, repr=False)
+    _common: str = field(default="", init=False, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        kind = self.run.kind
-        parent = {} if self.parent_run_id is None else {"parent_run_id": self.parent_run_id}
-        common = {
-            f"{kind}_id": self.run.component_id,
-            f"{kind}_name": self.name,
-            "run_id": self.run.run_id,
-            **parent,
-            "session_id": self.run.session_id,
-        }
+        run, kind, parent = self.run, self.run.kind, ""
+        if self.parent_run_id is not None:
+            parent = f'"parent_run_id":{quote(self.parent_run_id)},'
+        common = (
+            f'"{kind}_id":{quote(run.component_id)},"{kind}_name":{quote(self.name)},'
+            f'"run_id":{quote(run.run_id)},{parent}"session_id":{quote(run.session_id)}'
+        )
         object.__setattr__(self, "_prefix", _OF_A_TEAM if kind == "team" else "")
-        object.__setattr__(self, "_common", compact_json(common)[1:-1])
+        object.__setattr__(self, "_common", common)
 
     def encode(self, event: Event, seq: int, now_us: int) -> StoredEvent:
         """Return `event` as it is stored under the number `seq`, and shown to clients."""
-        own = {
-            name: value
-            for name in _MEMBERS[type(event)]
-            if (value := getattr(event, name)) is not ABSENT
-        }
+        if type(event) is RunContent and type(event.content) is str:  # each token is one
+            rest = (
+                f',"content":{quote(event.content)},"content_type":{quote(event.content_type)},'
+                f'"reasoning_content":{quote(event.reasoning_content)}}}'
+            )
+        else:
+            own = {
+                name: value
+                for name in _MEMBERS[type(event)]
+                if (value := getattr(event, name)) is not ABSENT
+            }
+            rest = f",{compact_json(own)[1:]}" if own else "}"
         full, second = self._prefix + event.name, now_us // 1_000_000
-        rest = f",{compact_json(own)[1:]}" if own else "}"
         data = f'{{"created_at":{second},"event":"{full}",{self._common}{rest}'
-        return StoredEvent(seq, full, data, at_us=now_us, noted=Noted(self, event))
-
-
-@frozen
-class Noted:
-    """A note of this process: an event and its origin.  A stored event carries it."""
-
-    origin: EventOrigin
-    event: Event
+        return StoredEvent(seq, full, data, at_us=now_us, noted=event, origin=self)
 
 
 def class_of(name: str) -> type[Event] | None:
@@ -323,12 +319,24 @@ def class_of(name: str) -> type[Event] | None:
 
 def run_id_of(event: StoredEvent) -> str | None:
     """Return the run that a stored event is of: the one of its journal, or of a member's."""
-    if isinstance(event.noted, Noted):
-        return event.noted.origin.run.run_id
+    if isinstance(event.origin, EventOrigin):
+        return event.origin.run.run_id
     run_id: str | None = json.loads(event.data).get("run_id")
     return run_id
 
 
 def mark_final(events: tuple[StoredEvent, ...]) -> tuple[StoredEvent, ...]:
     """Return `events` with the last marked as the one behind which the run is over, or waits."""
-    return (*events[:-1], evolve(events[-1], final=True)) if events else ()
+    if not events:
+        return ()
+    *before, last = events
+    final = StoredEvent(
+        last.seq,
+        last.name,
+        last.data,
+        final=True,
+        at_us=last.at_us,
+        noted=last.noted,
+        origin=last.origin,
+    )
+    return (*before, final)

@@ -7,7 +7,6 @@ node, the lease passes, and a node that hosts the run goes on with it from its s
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from typing import Any, Final
@@ -16,7 +15,6 @@ from attrs import evolve, field
 
 from ..effects import (
     NOW,
-    THIS_NODE,
     Interrupted,
     Interruptible,
     Job,
@@ -28,8 +26,8 @@ from ..effects import (
     Transact,
 )
 from ..hosted.registry import Component, Registry
-from ..http.messages import compact_json
 from ..incidents import where
+from ..json_encoding import decode, quote
 from ..shares.shares import Shares
 from ..store.failures import StoreFailure
 from ..store.once import LEAST, message_of
@@ -153,7 +151,7 @@ class ExecutorContext:
 
     def count(self, run: ClaimedRun, state: RunState) -> None:
         """Count a run that ended here, or paused."""
-        key = (run.kind, run.component_id, state.value)
+        key = (run.kind, run.component_id, str(state))
         self.ended[key] = self.ended.get(key, 0) + 1
 
     @property
@@ -187,36 +185,41 @@ class ExecutorContext:
 
 @define(eq=False)
 class _Work:
-    """A run under execution: its event writer, its input, and its turn as soon as there is one."""
+    """A run under execution: its event writer, its input, and its turn as soon as there is one.
+
+    `component` is what it is a run of, None where that is hosted no more.
+    """
 
     writer: EventWriter
+    component: Component | None
     asked: Mapping[str, Any]
     started_us: int
     turn: Taking | None = None
     ended_at: int = 0
 
-    def summarize(self, component: Component | None) -> RunSummary:
+    def summarize(self) -> RunSummary:
         """Return the summary of the run by now."""
-        state = None if self.turn is None else self.turn.state
-        worked_us = self.writer.journal.now_us - self.started_us
-        if state is not None:
+        journal, origin = self.writer.journal, self.writer.origin
+        worked_us, state = journal.now_us - self.started_us, None
+        if self.turn is not None:
+            state = self.turn.state
             worked_us += state.worked_us
-        origin = self.writer.origin
-        journal = self.writer.journal
         cost = None if journal.cost is journal.paid is None else journal.whole_cost
-        return RunSummary(origin.run, origin.name, component, state, worked_us, cost=cost)
+        of = (origin.run, origin.name, self.component)
+        return RunSummary(*of, state, worked_us, cost=cost, asked=self.asked)
 
 
 @frozen
 class ExecuteRun(Job):
     """Take the turn of a claimed run, store its end, and have what waits executed.
 
-    `place` is the subject of whose places in this node it has one; it gives that back at its end,
-    whatever that is.
+    `node` is the name of this node, which has the lease.  `place` is the subject of whose places in
+    it the run has one; it gives that back at its end, whatever that is.
     """
 
     context: ExecutorContext
     database: str
+    node: str
     run: ClaimedRun
     place: str | None = None
 
@@ -240,7 +243,11 @@ class ExecuteRun(Job):
                 return None
             executing.enter(key, self.run.attempt)
             try:
-                ended, output = yield from self._execute()
+                work = self._begin((yield NOW))
+                conclude_work = self._conclude
+                if TOKENS_PER_DAY in work.asked or COST_PER_DAY in work.asked:
+                    conclude_work = self._conclude_within_budgets
+                ended, output = yield from conclude_work(work)
             finally:
                 executing.leave(key, self.run.attempt)
         finally:
@@ -249,34 +256,33 @@ class ExecuteRun(Job):
         if not ended.kept:
             yield from Publish(self.run.run_id, ())  # who follows it here follows it elsewhere now
         if ended.following is not None:
-            yield from execute_next(self.context, self.database, ended.following)
+            yield from execute_next(self.context, self.database, self.node, ended.following)
         if ended.contended:  # by another job, for somebody may wait for the end of this one
             yield from Spawn(ExecuteWaiting(self.context, self.database))
         return output
 
-    def _execute(self) -> Program[tuple[Ended, str | None]]:
-        """Take the turn, until it ends or is not to go on, and store what came of it."""
-        node: str = yield THIS_NODE
-        started_us: int = yield NOW
-        asked = json.loads(self.run.input)
+    def _begin(self, started_us: int) -> _Work:
+        """Return the run as it is under execution from now on."""
+        context, asked = self.context, decode(self.run.input)
         run, view = self.run, NO_CHANGE
         if not run.events:  # else it goes on: after a pause, or after a crash
-            self.context.meter.count_begun(self.database, started_us - run.created_us)
+            context.meter.count_begun(self.database, started_us - run.created_us)
         if "state_claims" in asked:
             view = view_of(asked)
             run = evolve(run, state=apply(run.state, view))
-        origin = EventOrigin(run, self.context.name_of(run))
-        member = self.context.cluster.member(self.database)
+        component = context.component(run)
+        origin = EventOrigin(run, run.component_id if component is None else component.name)
+        member = context.cluster.member(self.database)
         message = "" if member.once else None
         if member.once and len(run.input) > LEAST:
             message = message_of(run.input)
         journal = Journal(
             self.database,
             run,
-            node,
+            self.node,
             started_us,
-            hosted=self.context.hosted,
-            is_over=self.context.is_over,
+            hosted=context.hosted,
+            is_over=context.is_over,
             member=member,
             in_doubt=asked.get("in_doubt", "ask"),
             state=StateWriter(view, asked.get(STATE_BYTES, MAX_STATE)),
@@ -284,19 +290,17 @@ class ExecuteRun(Job):
             message=message,
             counted=asked.get(COUNTED, 0),
             model_calls=asked.get(MODEL_CALLS),
-            prices=self.context.registry.prices,
-            meter=self.context.meter,
+            prices=context.registry.prices,
+            meter=context.meter,
             paid=asked.get(PAID),
-            incidents=self.context.cluster.incidents,
-            notify=self.context.registry.notices.get(self.database),
-            asker=self.context.asker(asked) if REPLY_TO in asked else None,
+            incidents=context.cluster.incidents,
+            notify=context.registry.notices.get(self.database),
+            asker=context.asker(asked) if REPLY_TO in asked else None,
         )
-        work = _Work(EventWriter(journal, origin, asked["stream"]), asked, started_us)
-        if TOKENS_PER_DAY not in asked and COST_PER_DAY not in asked:
-            return (yield from self._conclude(work, node))
-        return (yield from self._conclude_within_budgets(work, node))
+        writer = EventWriter(journal, origin, asked["stream"])
+        return _Work(writer, component, asked, started_us)
 
-    def _conclude_within_budgets(self, work: _Work, node: str) -> Program[tuple[Ended, str | None]]:
+    def _conclude_within_budgets(self, work: _Work) -> Program[tuple[Ended, str | None]]:
         """Take the turn as long as something is left of the budgets of the day."""
         journal, asked, run, shares = work.writer.journal, work.asked, self.run, self.context.shares
         whose, now_us = (self.database, run.counted_for), work.started_us
@@ -306,16 +310,16 @@ class ExecuteRun(Job):
             if COST_PER_DAY in asked:
                 limit = asked[COST_PER_DAY]
                 journal.expense = shares.expenses.enter(*whose, limit, now_us, run.used_nano)
-            return (yield from self._conclude(work, node))
+            return (yield from self._conclude(work))
         finally:
             shares.budgets.leave(journal.spending)
             if journal.expense is not None:
                 shares.expenses.leave(journal.expense)
 
-    def _conclude(self, work: _Work, node: str) -> Program[tuple[Ended, str | None]]:
+    def _conclude(self, work: _Work) -> Program[tuple[Ended, str | None]]:
         """Take the turn, and store what came of it."""
         journal = work.writer.journal
-        outcome = yield from self._work(work, node)
+        outcome = yield from self._work(work)
         if isinstance(outcome, LeaseLost):
             self.context.meter.count_lost(self.database)
         if not isinstance(outcome, End) and self._is_releasable(outcome):
@@ -328,7 +332,7 @@ class ExecuteRun(Job):
         ended, output = yield from store_end(journal, outcome)
         if ended.cancel_asked or ended.cancel_unasked:
             journal.forget(work.ended_at)
-            outcome = yield from correct_end(work.writer, self._summarize(work), ended)
+            outcome = yield from correct_end(work.writer, work.summarize(), ended)
             ended, output = yield from store_end(journal, outcome)
         if ended.kept:
             self.context.count(self.run, outcome.state)
@@ -339,13 +343,15 @@ class ExecuteRun(Job):
             yield from Nudge(runs_topic(self.database), self.database, other)
         return ended, output
 
-    def _label(self, node: str) -> str:
+    def _label(self) -> str:
         """Return what says which run, and whose try of it, a step belongs to."""
         run = self.run
-        whose = {f"{run.kind}_id": run.component_id, "database": self.database}
-        return compact_json({"run_id": run.run_id, **whose, "node": node, "attempt": run.attempt})
+        return (
+            f'{{"run_id":{quote(run.run_id)},"{run.kind}_id":{quote(run.component_id)},'
+            f'"database":{quote(self.database)},"node":{quote(self.node)},"attempt":{run.attempt}}}'
+        )
 
-    def _work(self, work: _Work, node: str) -> Program[End | Interrupted | Exception]:
+    def _work(self, work: _Work) -> Program[End | Interrupted | Exception]:
         """Take the turn, within what is left of the time that it may take."""
         run = work.writer.origin.run
         record: RunRecord | None = None
@@ -373,7 +379,7 @@ class ExecuteRun(Job):
             self._attempt(work, record),
             cancel_topic(self.database, self.run.run_id),
             seconds,
-            self._label(node),
+            self._label(),
         )
         return outcome
 
@@ -424,33 +430,24 @@ class ExecuteRun(Job):
 
     def _attempt(self, work: _Work, record: RunRecord | None) -> Program[End | Exception]:
         """Take the turn; what goes wrong in it is its result."""
+        writer, component = work.writer, work.component
         try:
-            return (yield from self._turn(work, record))
+            if component is None:
+                return (yield from fail(writer, work.summarize(), _UNHOSTED, "not_hosted"))
+            run, asked = writer.origin.run, work.asked
+            work.turn = yield from turn_of(component, self.database, run, asked, writer, record)
+            outcome = yield from work.turn.take()
+            work.ended_at = writer.journal.seq
+            return (yield from conclude(writer, work.summarize(), outcome))
         except Exception as error:  # noqa: BLE001 (a bug in a model or tool must not leave the run RUNNING)
             return error
-
-    def _turn(self, work: _Work, record: RunRecord | None) -> Program[End]:
-        component = self.context.component(self.run)
-        if component is None:
-            summary = work.summarize(None)
-            return (yield from fail(work.writer, summary, _UNHOSTED, "not_hosted"))
-        run = work.writer.origin.run
-        work.turn = yield from turn_of(
-            component, self.database, run, work.asked, work.writer, record
-        )
-        outcome = yield from work.turn.take()
-        work.ended_at = work.writer.journal.seq
-        return (yield from conclude(work.writer, work.summarize(component), outcome))
-
-    def _summarize(self, work: _Work) -> RunSummary:
-        return work.summarize(self.context.component(self.run))
 
     def _break_off(self, work: _Work, outcome: Interrupted | Exception) -> Program[End]:
         """Return the end of a run that did not come to its own."""
         work.ended_at = work.writer.journal.seq
         return break_off(
             work.writer,
-            self._summarize(work),
+            work.summarize(),
             outcome,
             ending=self.context.ending,
             seconds=self.context.registry.config.run_timeout_seconds,
@@ -462,13 +459,15 @@ def _has_steps(asked: Mapping[str, Any]) -> bool:
     return FORKED_FROM in asked and asked[FORKED_FROM]["at"] is not None
 
 
-def execute_next(context: ExecutorContext, database: str, run: ClaimedRun) -> Program[None]:
+def execute_next(
+    context: ExecutorContext, database: str, node: str, run: ClaimedRun
+) -> Program[None]:
     """Execute a run that waited and was claimed here, or let it wait for another node."""
     if context.take() or not (yield from release_run(context.cluster.member(database), run)):
         place, given = run.subject or run.owner, False
         context.shares.runs.take(place)
         try:
-            yield from Spawn(ExecuteRun(context, database, run, place))
+            yield from Spawn(ExecuteRun(context, database, node, run, place))
             given = True  # from now on the program there has the place
         finally:
             if not given:
@@ -510,6 +509,6 @@ def execute_waiting(context: ExecutorContext, database: str) -> Program[None]:
             if claimed is not None:
                 claims[database] = True
             if isinstance(claimed, ClaimedRun):
-                yield from execute_next(context, database, claimed)
+                yield from execute_next(context, database, node, claimed)
     finally:
         del claims[database]

@@ -42,7 +42,7 @@ from .events import (
     ToolCallStarted,
 )
 from .meter import ERROR, OK
-from .payloads import NOT_KNOWN, call_sentence, tokens, tokens_apart, tool_execution
+from .payloads import NOT_KNOWN, call_sentence, tokens, tool_execution
 from .step_outcomes import (
     MAX_OUTCOME,
     START,
@@ -382,7 +382,6 @@ class FunctionSteps:
                 model_provider=storable(str(step.provider)),
                 time_to_first_token=ABSENT if seconds is None else seconds,
                 **tokens(usage),
-                **tokens_apart(usage),
                 cost=ABSENT if usage.cost_nano is None else number_of(usage.cost_nano),
             )
         )

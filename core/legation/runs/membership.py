@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
-from weakref import WeakSet
 
 from attrs import field
 
@@ -25,7 +24,7 @@ from ..store.unhosted import Unhosted
 from ..values import define, frozen
 from ..version import VERSION
 from .incident_book import IncidentBook
-from .register import InFlight, SharedWork
+from .register import Registers, SharedWork
 from .topics import cancel_topic
 from .watched_runs import WatchedRuns
 
@@ -263,7 +262,7 @@ class Cluster:
 
     terms: NodeTerms
     left: bool = False
-    executing: WeakSet[InFlight[int]] = field(factory=WeakSet[InFlight[int]], repr=False)
+    executing: Registers[int] = field(factory=Registers[int], repr=False)
     shares: Shares = field(factory=Shares, repr=False)
     incidents: IncidentBook = field(factory=IncidentBook, repr=False)
     trail_keys: KeyRing = NO_KEYS

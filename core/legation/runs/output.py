@@ -70,7 +70,8 @@ class RunSummary:
 
     `component` is None where it is hosted no more, `state` None where its turn is not at hand.
     `worked_us` is how long the turn has taken.  `cost` is what the run has cost by now, with those
-    of its members, in nano-USD; None where its own requests alone are known of.
+    of its members, in nano-USD; None where its own requests alone are known of.  `asked` is the
+    input of the run, where somebody has read it.
     """
 
     run: ClaimedRun
@@ -80,6 +81,7 @@ class RunSummary:
     worked_us: int = 0
     parent_run_id: str | None = None
     cost: int | None = None
+    asked: Mapping[str, Any] | None = None
 
 
 def render_running(summary: RunSummary) -> dict[str, Any]:
@@ -131,19 +133,20 @@ def render_cancelled(summary: RunSummary, content: str) -> dict[str, Any]:
 
 def _output(summary: RunSummary, state: RunState, content: Any) -> dict[str, Any]:
     # The state of the session is kept apart, and put in its place, behind all else (`fill_state`).
-    asked = json.loads(summary.run.input)
-    return {
-        **_head(summary),
-        "content": content,
-        "content_type": _content_type(summary, asked, content),
-        **_thoughts(summary.state),
-        **model_of(summary.component),
-        "created_at": summary.run.created_us // 1_000_000,
-        "status": state.value,
-        **_turn(summary, state, asked["message"]),
-        **render_input(asked),
-        **({"session_state": {}} if summary.parent_run_id is None else {}),
-    }
+    asked = json.loads(summary.run.input) if summary.asked is None else summary.asked
+    output = _head(summary)
+    output["content"] = content
+    output["content_type"] = _content_type(summary, asked, content)
+    if summary.state is not None and (seen := summary.state.reasoning):
+        output["reasoning_content"] = seen
+    output |= model_of(summary.component)
+    output["created_at"] = summary.run.created_us // 1_000_000
+    output["status"] = str(state)
+    output |= _turn(summary, state, asked["message"])
+    output |= render_input(asked)
+    if summary.parent_run_id is None:
+        output["session_state"] = {}
+    return output
 
 
 def _content_type(summary: RunSummary, asked: Mapping[str, Any], content: Any) -> str:
@@ -157,12 +160,6 @@ def _content_type(summary: RunSummary, asked: Mapping[str, Any], content: Any) -
     return "dict" if plain else title or "dict"
 
 
-def _thoughts(state: TurnState | None) -> dict[str, str]:
-    """Return what was seen of the model's thoughts, if there is any."""
-    seen = "" if state is None else state.reasoning
-    return {"reasoning_content": seen} if seen else {}
-
-
 def _turn(summary: RunSummary, state: RunState, asked: str) -> dict[str, Any]:
     """Return the members of the turn; of one that was broken off, no conversation."""
     turn = summary.state
@@ -170,19 +167,13 @@ def _turn(summary: RunSummary, state: RunState, asked: str) -> dict[str, Any]:
         return {"metrics": {}}
     tools = [tool_execution(call) for call in turn.calls]
     responses = [call.response for call in turn.calls if call.response is not None]
-    members = {"member_responses": responses} if summary.run.kind == "team" else {}
+    shown: dict[str, Any] = {"member_responses": responses} if summary.run.kind == "team" else {}
     if state in (RunState.ERROR, RunState.CANCELLED):
-        return {
-            **members,
-            "metrics": metrics(summary) if turn.rounds or turn.usage.total_tokens else {},
-            **({"tools": tools} if tools else {}),
-        }
-    shown = {
-        **members,
-        "metrics": metrics(summary),
-        "messages": messages(summary.run.run_id, turn, asked),
-        "tools": tools,
-    }
+        shown["metrics"] = metrics(summary) if turn.rounds or turn.usage.total_tokens else {}
+        return {**shown, "tools": tools} if tools else shown
+    shown["metrics"] = metrics(summary)
+    shown["messages"] = messages(summary.run.run_id, turn, asked)
+    shown["tools"] = tools
     if state is RunState.PAUSED:
         of_members = [
             execution_of_member(call, member)
@@ -213,15 +204,16 @@ def metrics(summary: RunSummary) -> dict[str, Any]:
 
 def _head(summary: RunSummary) -> dict[str, Any]:
     run = summary.run
-    parent = {} if summary.parent_run_id is None else {"parent_run_id": summary.parent_run_id}
-    return {
+    head: dict[str, Any] = {
         "run_id": run.run_id,
         f"{run.kind}_id": run.component_id,
         f"{run.kind}_name": summary.name,
         "session_id": run.session_id,
-        **parent,
-        "user_id": name_of(run.owner),
     }
+    if summary.parent_run_id is not None:
+        head["parent_run_id"] = summary.parent_run_id
+    head["user_id"] = name_of(run.owner)
+    return head
 
 
 def model_of(component: Component | None) -> dict[str, Any]:
@@ -233,10 +225,15 @@ def model_of(component: Component | None) -> dict[str, Any]:
 
 def render_input(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the run was asked; of a file its name, type and size, never what is in it."""
-    media = {kind: [_without_content(item) for item in asked.get(kind, ())] for kind in MEDIA}
-    shown = {kind: items for kind, items in media.items() if items}
-    beside = {name: asked[name] for name in ("metadata", FORKED_FROM) if name in asked}
-    return {**beside, "input": {"input_content": asked["message"], **shown}}
+    shown: dict[str, Any] = {
+        name: asked[name] for name in ("metadata", FORKED_FROM) if name in asked
+    }
+    content = {"input_content": asked["message"]}
+    for kind in MEDIA:
+        if items := asked.get(kind):
+            content[kind] = [_without_content(item) for item in items]
+    shown["input"] = content
+    return shown
 
 
 def _without_content(item: Mapping[str, Any]) -> dict[str, Any]:

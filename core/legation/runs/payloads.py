@@ -23,7 +23,6 @@ __all__ = [
     "requirements",
     "token_metrics",
     "tokens",
-    "tokens_apart",
     "tool_execution",
     "usage_metrics",
 ]
@@ -31,22 +30,22 @@ __all__ = [
 NOT_KNOWN: Final = "The call was interrupted, and whether it was carried out is not known"
 """The result of a call in doubt, for a model."""
 
+_PARTS: Final = ("reasoning_tokens", "cache_read_tokens", "cache_write_tokens")
+
 _SHOWN: Final = 200
 """How long an argument may be to stand in the sentence about its call, in characters."""
 
 
 def tokens(usage: Usage) -> dict[str, int]:
-    """Return what went in, what came out, and both together."""
-    return {
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "total_tokens": usage.total_tokens,
-    }
+    """Return what went in, what came out, and both together.
 
-
-def tokens_apart(usage: Usage) -> dict[str, int]:
-    """Return which part of them was thought, and which of them the provider's cache knows."""
+    With it, which part of that was thought, and which of it the provider's cache knows.
+    """
+    came_in, went_out = usage.input_tokens, usage.output_tokens
     return {
+        "input_tokens": came_in,
+        "output_tokens": went_out,
+        "total_tokens": came_in + went_out,
         "reasoning_tokens": usage.reasoning_tokens,
         "cache_read_tokens": usage.cache_read_tokens,
         "cache_write_tokens": usage.cache_write_tokens,
@@ -55,8 +54,11 @@ def tokens_apart(usage: Usage) -> dict[str, int]:
 
 def token_metrics(usage: Usage) -> dict[str, int]:
     """Return tokens as metrics have them; a part that is zero is left out."""
-    apart = {name: count for name, count in tokens_apart(usage).items() if count}
-    return {**tokens(usage), **apart}
+    counts = tokens(usage)
+    for part in _PARTS:
+        if not counts[part]:
+            del counts[part]
+    return counts
 
 
 def usage_metrics(usage: Usage) -> dict[str, Any]:
@@ -196,14 +198,14 @@ def messages(run_id: str, state: TurnState, asked: str) -> list[dict[str, Any]]:
         content = one.content
         if number == 1:
             content = asked if state.message is None else state.message
-        shown.append(
-            {
-                **message(f"{run_id}.{number}", one.role, content, said.at_us),
-                **({"reasoning_content": one.reasoning} if one.reasoning else {}),
-                **_calls(one.calls),
-                **_call_members(calls.get(one.call_id or "")),
-            }
-        )
+        whole: dict[str, Any] = message(f"{run_id}.{number}", one.role, content, said.at_us)
+        if one.reasoning:
+            whole["reasoning_content"] = one.reasoning
+        if one.calls:
+            whole["tool_calls"] = _calls(one.calls)
+        if call := calls.get(one.call_id or ""):
+            whole |= _call_members(call)
+        shown.append(whole)
     return shown
 
 
@@ -219,10 +221,8 @@ def message(message_id: str, role: str, content: str, at_us: int) -> dict[str, A
     }
 
 
-def _calls(calls: tuple[ToolCall, ...]) -> dict[str, Any]:
-    if not calls:
-        return {}
-    tool_calls = [
+def _calls(calls: tuple[ToolCall, ...]) -> list[dict[str, Any]]:
+    return [
         {
             "id": call.id,
             "type": "function",
@@ -230,12 +230,9 @@ def _calls(calls: tuple[ToolCall, ...]) -> dict[str, Any]:
         }
         for call in calls
     ]
-    return {"tool_calls": tool_calls}
 
 
-def _call_members(call: CallState | None) -> dict[str, Any]:
-    if call is None:
-        return {}
+def _call_members(call: CallState) -> dict[str, Any]:
     return {
         "tool_call_id": call.call.id,
         "tool_name": call.call.name,

@@ -18,7 +18,7 @@ from ..http.bodies.media_types import (
     normalize,
 )
 from ..http.messages import compact_json
-from ..models.conversation import Document, Image, Message, Usage
+from ..models.conversation import NO_USAGE, Document, Image, Message, Usage
 from ..models.media import describe
 from ..store.run_rows import ClaimedRun
 from ..store.run_states import RunState
@@ -27,7 +27,6 @@ from .turn_state import ModelTurn, TurnState
 
 __all__ = [
     "FILE_BYTES",
-    "NO_USAGE",
     "SUMMARY",
     "begin",
     "document_of",
@@ -42,8 +41,7 @@ FILE_BYTES: Final = 256 << 10
 SUMMARY: Final = "summary"
 """The mark of a message of the system that is told again, in the history of a recording."""
 
-NO_USAGE: Final = Usage()
-
+_MEDIA: Final = ("files", "images", "audio", "videos")
 _JPEG: Final = {"image/jpg": "image/jpeg"}  # a common name for what providers take under another
 
 
@@ -97,6 +95,8 @@ def question(asked: Mapping[str, Any]) -> Message:
 
     Which of those a model is sent, it says itself (`models/media`).
     """
+    if asked.keys().isdisjoint(_MEDIA):
+        return Message("user", asked["message"])
     texts: list[str] = [asked["message"]]
     documents: list[Document] = []
     for item in asked.get("files", ()):
@@ -106,7 +106,7 @@ def question(asked: Mapping[str, Any]) -> Message:
         else:
             documents.append(document)
     for kind in ("audio", "videos"):  # which no model is sent yet
-        documents += (evolve(document_of(item), data="") for item in asked.get(kind, ()))
+        documents += [evolve(document_of(item), data="") for item in asked.get(kind, ())]
     images = [image_of(item) for item in asked.get("images", ())]
     return Message(
         "user",

@@ -130,7 +130,7 @@ class KeepRuns(RoundJob):
             other = self.context.cluster.member(self.database).next_other(self.context.hosted)
             yield from Nudge(runs_topic(self.database), self.database, other)
         if ended.following is not None:
-            yield from execute_next(self.context, self.database, ended.following)
+            yield from execute_next(self.context, self.database, node, ended.following)
 
     def end_blocked(self, run_id: str, node: str, attempt: int) -> Program[bool]:
         """End the run for whose sake the process of `node` was killed; return whether it did.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import Generic, TypeAlias, TypeVar
-from weakref import WeakSet
+from weakref import ReferenceType, ref
 
 from attrs import field
 
 from ..effects import Program
 from ..values import define
 
-__all__ = ["InFlight", "Key", "SharedWork"]
+__all__ = ["InFlight", "Key", "Registers", "SharedWork"]
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -65,6 +65,27 @@ class InFlight(Generic[T]):
 
 
 @define(eq=False)
+class Registers(Generic[T]):
+    """The registers of this process and of its rounds, each as long as somebody works with it.
+
+    Every run walks through them, and a `WeakSet` makes six calls for that.
+    """
+
+    _kept: tuple[ReferenceType[InFlight[T]], ...] = field(default=(), init=False)
+
+    def __iter__(self) -> Iterator[InFlight[T]]:
+        """Iterate over those that are left, in the order in which they were added."""
+        return iter([register for kept in self._kept if (register := kept()) is not None])
+
+    def add(self, register: InFlight[T]) -> None:
+        """Add `register`, and forget it with its last user."""
+        self._kept = (*self._kept, ref(register, self._forget))
+
+    def _forget(self, gone: ReferenceType[InFlight[T]]) -> None:
+        self._kept = tuple([kept for kept in self._kept if kept is not gone])
+
+
+@define(eq=False)
 class SharedWork(Generic[T]):
     """The work of this process in one database, with that of its rounds.
 
@@ -76,7 +97,7 @@ class SharedWork(Generic[T]):
             and how many claims had been sent then.
     """
 
-    registers: WeakSet[InFlight[T]] = field(factory=WeakSet[InFlight[T]])
+    registers: Registers[T] = field(factory=Registers[T])
     begun: int = 0
     claims: set[int] = field(factory=set[int])
     idle: dict[T, tuple[int, int]] = field(factory=dict[T, tuple[int, int]])

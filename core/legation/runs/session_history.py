@@ -16,13 +16,13 @@ from attrs import field
 from ..config import Summaries
 from ..effects import Program
 from ..hosted.registry import Component
-from ..models.conversation import Message, Usage
+from ..models.conversation import NO_USAGE, Message, Usage
 from ..store.run_reads import LongRecentRuns, RecentRuns, RunsOfNumbers, fit_tokens
 from ..store.summaries import FetchSummary, Summary, SummaryOfNumber
 from ..values import frozen
 from .channel_replies import REPLY_TO
 from .event_writer import EventWriter
-from .prompt import NO_USAGE, history
+from .prompt import history
 from .retry import persist
 from .step_outcomes import OF_SUMMARY, decode_usage, encode_usage
 from .summaries import MAX_SUMMARY, Told, find_older, show_summary, summarize

@@ -19,6 +19,7 @@ from ..store.run_reads import FetchRun
 from ..store.run_rows import ClaimedRun, RunRow
 from ..store.run_states import RunState
 from ..store.runs import Started, StartRun
+from ..store.session_state import EMPTY
 from ..store.turns import RunShare
 from ..values import frozen
 from .executor import ExecuteRun, ExecutorContext
@@ -80,7 +81,7 @@ def start(
     if terms := list_terms(limits, scoped=context.shares.table.scopes != ()):
         details = {**details, **terms}
     room = slots.try_to_take(subject, limits.weight)
-    given = not room
+    given, name = not room, new.message[:_NAME_LENGTH]
     try:
         unit = StartRun(
             owner=owner,
@@ -90,10 +91,10 @@ def start(
             component_id=component.id,
             version=component.version,
             input=compact_json({"message": new.message, "stream": new.pieces, **details}),
-            name=_CONTROL.sub(" ", new.message[:_NAME_LENGTH]),
+            name=name if name.isprintable() else _CONTROL.sub(" ", name),
             node=node,
             now_us=now_us,
-            state=compact_json(new.state),
+            state=compact_json(new.state) if new.state else EMPTY,
             waits=new.waits,
             hosted=context.hosted,
             share=RunShare(
@@ -112,7 +113,7 @@ def start(
         started = yield from _store(component.database, unit, change)
         if (claim := started.claim) is not None:
             place = subject if room else None
-            yield Spawn(ExecuteRun(context, component.database, claim, place), outcome)
+            yield Spawn(ExecuteRun(context, component.database, node, claim, place), outcome)
             given = True  # from now on the program there has the place
         elif outcome is not None:
             outcome.tell(None)

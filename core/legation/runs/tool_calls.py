@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from attrs import evolve, field
+from attrs import evolve
 
 from ..effects import (
     CallFunction,
@@ -56,10 +56,6 @@ class Toolbox:
     tools: tuple[Tool, ...] = ()
     timeout_seconds: float = 60.0
     beside: tuple[str, ...] = ()
-    _named: Mapping[str, Tool] = field(init=False, eq=False, repr=False)
-
-    def __attrs_post_init__(self) -> None:
-        object.__setattr__(self, "_named", {tool.name: tool for tool in self.tools})
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
@@ -76,7 +72,7 @@ class Toolbox:
         if isinstance(arguments, str):
             return CallState(call=call, created_us=now_us).with_result(arguments, failed=True)
         state = CallState(call=call, created_us=now_us, arguments=arguments)
-        tool = self._named.get(call.name)
+        tool = self._find(call.name)
         if tool is None:
             return state.with_result(self._unknown(call.name), failed=True)
         fitting = read_arguments(tool, call.arguments)
@@ -86,8 +82,14 @@ class Toolbox:
             return _waits_for(state, Standing.EXTERNAL)
         return _waits_for(state, Standing.CONFIRM) if tool.requires_confirmation else state
 
+    def _find(self, name: str) -> Tool | None:
+        for tool in self.tools:
+            if tool.name == name:
+                return tool
+        return None
+
     def _unknown(self, name: str) -> str:
-        known = ", ".join((*self.beside, *self._named))
+        known = ", ".join((*self.beside, *[tool.name for tool in self.tools]))
         return _UNKNOWN.format(name[:_SHOWN], known) if known else _NO_TOOLS
 
     def find_obstacle(self, call: CallState) -> str | None:
@@ -97,7 +99,7 @@ class Toolbox:
 
     def _prepare(self, call: CallState) -> tuple[Tool, Mapping[str, Any]] | str:
         """Return the tool and its arguments, or why the call cannot be made, for the model."""
-        tool = self._named.get(call.call.name)
+        tool = self._find(call.call.name)
         if tool is None:  # it was taken away while the run waited
             return self._unknown(call.call.name)
         arguments = read_arguments(tool, call.call.arguments)
@@ -108,7 +110,7 @@ class Toolbox:
 
         Of a tool that was taken away nobody knows: a call that had begun may have been carried out.
         """
-        tool = self._named.get(call.call.name)
+        tool = self._find(call.call.name)
         return "never" if tool is None else tool.again
 
     def step(self, call: CallState) -> tuple[StepKind, str]:

@@ -16,7 +16,7 @@ import cattrs
 from attrs import evolve, field, fields
 from cattrs.gen import make_dict_unstructure_fn
 
-from ..models.conversation import Message, ToolCall, Usage
+from ..models.conversation import NO_USAGE, Message, ToolCall, Usage
 from ..values import copy_with, frozen
 
 __all__ = [
@@ -149,7 +149,7 @@ class TurnState:
     calls: tuple[CallState, ...] = ()
     answered: int = 0
     rounds: int = 0
-    usage: Usage = field(factory=Usage)
+    usage: Usage = NO_USAGE
     worked_us: int = 0
     first_seconds: float | None = None
     corrected: bool = False

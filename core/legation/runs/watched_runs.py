@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import Final
-from weakref import WeakSet
 
 from attrs import field
 
@@ -20,7 +19,7 @@ from ..effects import Program, Publish
 from ..store.run_reads import RunProgress
 from ..store.run_states import RunState
 from ..values import define
-from .register import InFlight
+from .register import Registers
 
 __all__ = [
     "LEFT_SECONDS",
@@ -119,7 +118,7 @@ class WatchedRuns:
     """
 
     database: str
-    executing: WeakSet[InFlight[int]] = field(factory=WeakSet[InFlight[int]], repr=False)
+    executing: Registers[int] = field(factory=Registers[int], repr=False)
     live: bool = False
     awake: bool = False
     pause: float = POLL_SECONDS

@@ -269,8 +269,8 @@ class StoredEvent:
         final: Behind this event the run is over, or waits for a person.
         at_us: When it happened, 0 where only the database knows that it did: it keeps when the
             event was stored.
-        noted: The value that this process noted, which those read who know the events of runs;
-            None of what was read from a database.
+        noted: The value that this process noted, and `origin` whose it is, which those read who
+            know the events of runs; None of what was read from a database.
     """
 
     seq: int
@@ -279,6 +279,7 @@ class StoredEvent:
     final: bool = False
     at_us: int = field(default=0, eq=False, repr=False)
     noted: object = field(default=None, eq=False, repr=False)
+    origin: object = field(default=None, eq=False, repr=False)
 
 
 # Who holds the lease alone writes events, and writes one again only when it does not know whether

@@ -475,7 +475,7 @@ def test_published_events_are_folded() -> None:
 def claimed(trace: Trace | None = TRACE, run_id: str = "r1", events: int = 0) -> ExecuteRun:
     asked = '{"message":"hi"}' if trace is None else with_note('{"message":"hi"}', trace)
     run = ClaimedRun("o", "s", run_id, "agent", "alpha", asked, 0, 1, 1, events)
-    return ExecuteRun(demo(None).context, "main", run)
+    return ExecuteRun(demo(None).context, "main", "n", run)
 
 
 def onward(way: TraceContext, job: Job) -> TraceContext:

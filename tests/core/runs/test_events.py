@@ -12,7 +12,6 @@ from legation.runs.events import (
     EventOrigin,
     ModelRequestCompleted,
     ModelRequestStarted,
-    Noted,
     PostHookCompleted,
     PostHookStarted,
     PreHookCompleted,
@@ -167,7 +166,7 @@ def test_form_of_an_event_is_the_one_that_clients_know(
     assert (stored.seq, stored.name, stored.at_us) == (7, name, 1_500_000)
     assert stored.data == f'{{"created_at":1,"event":"{name}",{COMMON[of]}{rest}'
     assert json.loads(stored.data)["event"] == name
-    assert stored.noted == Noted(of, event)
+    assert (stored.origin, stored.noted) == (of, event)
     assert class_of(name) is type(event)
 
 

@@ -355,7 +355,7 @@ def test_a_run_of_which_nothing_is_stored_when_the_process_ends_is_given_back() 
             return isinstance(effect.unit, ReleaseRun)
         return "n" if isinstance(effect, ThisNode) else 1
 
-    effects, _ = effects_of(ExecuteRun(context, "main", run).program(), answer)
+    effects, _ = effects_of(ExecuteRun(context, "main", "n", run).program(), answer)
 
     release, *told = effects[-4:]
     assert isinstance(release, Transact)
@@ -370,7 +370,7 @@ def test_a_run_of_what_this_node_does_not_host_fails() -> None:
     asked = json.dumps({"message": "x", "stream": False})
     run = ClaimedRun("o", "s", "r", "agent", "gone", asked, 0, 1)
     with Client(platform) as client:
-        client.simulation.run(ExecuteRun(platform.context, "main", run).program())
+        client.simulation.run(ExecuteRun(platform.context, "main", "n", run).program())
         (finish,) = (
             done.effect.unit
             for done in client.effects

@@ -24,10 +24,9 @@ from legation import (
     ToolAccess,
     tool,
 )
-from legation.models.conversation import ModelProtocol, Reply, Usage
+from legation.models.conversation import NO_USAGE, ModelProtocol, Reply, Usage
 from legation.runs.event_writer import EventWriter, Journal
 from legation.runs.events import EventOrigin
-from legation.runs.prompt import NO_USAGE
 from legation.runs.session_history import _count_own
 from legation.store.failures import StatementFailed
 from legation.store.session_state import FetchState

@@ -326,7 +326,8 @@ class Executing:
         self.registers = [InFlight[int](), InFlight[int]()]
         for number, (database, run_id, attempt) in enumerate(runs):
             self.registers[number % 2].enter((database, run_id), attempt)
-        self.cluster.executing.update(self.registers)
+        for register in self.registers:
+            self.cluster.executing.add(register)
         self.member = self.cluster.member("main")
 
     def compare(

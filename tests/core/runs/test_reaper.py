@@ -20,7 +20,6 @@ from legation.effects import (
     Program,
     Publish,
     RandomBytes,
-    ThisNode,
     Transact,
 )
 from legation.runs.executor import ExecuteRun
@@ -357,7 +356,8 @@ CLAIMED = ClaimedRun("o", "s", "r", "agent", "clerk", '{"stream":false,"message"
 
 
 def test_a_run_that_is_closed_as_blocked_fails_with_the_reason() -> None:
-    executed = ExecuteRun(Platform(agents=(Agent(id="clerk"),)).context, "main", CLAIMED)
+    context = Platform(agents=(Agent(id="clerk"),)).context
+    executed = ExecuteRun(context, "main", "n1", CLAIMED)
 
     def closed(effect: Asks[Any]) -> bool:
         return isinstance(effect, Interruptible) and json.loads(effect.label)["run_id"] == "r"
@@ -367,7 +367,6 @@ def test_a_run_that_is_closed_as_blocked_fails_with_the_reason() -> None:
         return isinstance(unit, FinishRun) and (unit.status, unit.reason) == ("ERROR", "blocked")
 
     script = [
-        (ThisNode, "n1"),
         (Now, 1),
         (closed, Interrupted("blocked")),
         (Now, 2),

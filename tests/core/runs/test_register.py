@@ -43,7 +43,8 @@ def claim(answer: str) -> Program[str]:
 
 def test_work_is_known_whoever_of_the_process_does_it() -> None:
     shared, here, there = SharedWork[int](), InFlight[int](), InFlight[int]()
-    shared.registers.update((here, there))
+    shared.registers.add(here)
+    shared.registers.add(there)
     there.enter(("inbox", "c", "m"), 2)
 
     assert shared.holds(("inbox", "c", "m"), 2)

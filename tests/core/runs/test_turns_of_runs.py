@@ -154,7 +154,7 @@ def test_a_database_that_is_away_takes_no_place(node: Platform) -> None:
 
 @pytest.mark.parametrize("closed", [True, False])
 def test_a_program_that_is_closed_gives_its_place_back(node: Platform, closed: bool) -> None:
-    handing = execute_next(node.context, "main", CLAIMED)
+    handing = execute_next(node.context, "main", "n", CLAIMED)
     assert isinstance(next(handing), Spawn)
     assert node.context.shares.runs.count_held("ada") == 1
     if closed:
