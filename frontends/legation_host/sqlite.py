@@ -59,10 +59,11 @@ from .sqlite_connection import (
     file_id,
     in_transaction,
     limit_statements,
+    make_execute,
     run_unit,
     translate,
 )
-from .units import failure
+from .units import carry_out, failure
 from .wakeup import Wake, waker
 
 __all__ = ["SqliteDatabase"]
@@ -514,10 +515,11 @@ class SqliteDatabase:
 
         Tell whether what all of them did is to stay.
         """
+        execute = make_execute(self._writer)
         for ticket in batch:  # it grows at its end
             ticket.error = None
             try:
-                ticket.result, kept = in_transaction(self._writer, ticket.unit)
+                ticket.result, kept = carry_out(ticket.unit.statements(Dialect.SQLITE), execute)
             except Exception:  # noqa: BLE001 (raised again in a savepoint, for its caller)
                 return False
             if not kept:

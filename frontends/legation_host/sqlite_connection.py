@@ -28,6 +28,7 @@ __all__ = [
     "file_id",
     "in_transaction",
     "limit_statements",
+    "make_execute",
     "run_unit",
     "set_journal_mode",
     "translate",
@@ -233,7 +234,7 @@ def run_unit(
 def _run(connection: sqlite3.Connection, unit: Unit[R], database: str, write: Write) -> R:
     at_commit = False
     try:
-        execute = _executor(connection)
+        execute = make_execute(connection)
         read = short(unit, Dialect.SQLITE, execute)
         if read is not None:
             return read[0]
@@ -258,16 +259,17 @@ def in_transaction(connection: sqlite3.Connection, unit: Unit[R]) -> tuple[R, bo
 
     Returns the result, and whether what was done is to stay.
     """
-    return carry_out(unit.statements(Dialect.SQLITE), _executor(connection))
+    return carry_out(unit.statements(Dialect.SQLITE), make_execute(connection))
 
 
-def _executor(connection: sqlite3.Connection) -> Callable[[Statement], Rows]:
-    run = connection.execute
+def make_execute(connection: sqlite3.Connection) -> Callable[[Statement], Rows]:
+    """Return what runs one statement after the other on `connection`, and returns its rows."""
+    run = connection.cursor().execute
 
     # Called for each statement of each request, so that it calls nothing of ours.
     def execute(statement: Statement) -> Rows:
         parameters: Any = statement.parameters
-        if isinstance(parameters, Numbered):
+        if parameters.__class__ is Numbered:
             values = parameters = parameters.row
         else:
             values = parameters.values()
