@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from legation.store import failures
@@ -268,18 +268,19 @@ def make_execute(connection: sqlite3.Connection) -> Callable[[Statement], Rows]:
 
     # Called for each statement of each request, so that it calls nothing of ours.
     def execute(statement: Statement) -> Rows:
-        parameters: Any = statement.parameters
-        if parameters.__class__ is Numbered:
-            values = parameters = parameters.row
+        sql, parameters = statement.sql, statement.parameters
+        row: Sequence[Any]
+        if type(parameters) is Numbered:
+            row = parameters.row
         else:
-            values = parameters.values()
+            row = [parameters[name] for name in sql.names]
         # PostgreSQL refuses U+0000 in text; SQLite stores it and then loses what follows.
-        for value in values:
+        for value in row:
             if type(value) is str and "\0" in value:
                 raise sqlite3.DataError("text holds U+0000")
         # An error of these kinds is the engine's here; the same from a unit would be its bug.
         try:
-            return run(statement.sql.sqlite_text, parameters).fetchall()
+            return run(sql.numbered, row).fetchall()
         except (OverflowError, UnicodeError) as error:
             raise sqlite3.DataError("a value that SQLite does not store") from error
 

@@ -13,7 +13,7 @@ come one after the other, and wait for that without a place.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from ..values import frozen
@@ -174,10 +174,12 @@ STILL_NEXT: Final = Sql(
 """Whether a run that was found may still be executed, asked under the locks."""
 
 
-@lru_cache(maxsize=64)
+_sqlite_array: Final = lru_cache(maxsize=64)(partial(text_array, Dialect.SQLITE))
+
+
 def _array_of(dialect: Dialect, texts: tuple[str, ...]) -> object:
-    """Return `texts` as a parameter, made once; see `text_array`."""
-    return text_array(dialect, texts)
+    """Return `texts` as a parameter, which for SQLite is made once; see `text_array`."""
+    return _sqlite_array(texts) if dialect is Dialect.SQLITE else list(texts)
 
 
 def search_waiting(
