@@ -406,7 +406,7 @@ class SqliteDatabase:
             self._writing.due = time.monotonic() + due
             if self._replaced:
                 self._refuse(batch)
-            elif len(batch) == 1:
+            elif batch and batch[0].alone:
                 self._alone(batch[0])
             elif batch:
                 self._together(batch)
@@ -470,7 +470,8 @@ class SqliteDatabase:
         in a temporary file as soon as there are 16 of them, and there are as many in a run.
 
         An error that makes SQLite roll back the whole transaction (lang_transaction.html, section
-        3.1) concerns the unit it struck: the others are run again without that one.
+        3.1) concerns the unit it struck: the others are run again without that one.  A unit that
+        nothing joined is run again in a transaction of its own.
         """
         if not self._begin(batch):
             return
@@ -479,6 +480,9 @@ class SqliteDatabase:
             return
         if self._writer.in_transaction:
             self._writer.execute("rollback")
+        if len(batch) == 1:
+            self._alone(batch[0])
+            return
         left = list(batch)
         while left:
             struck = self._attempt(left)

@@ -89,12 +89,19 @@ class Gate:
 
 @frozen(eq=False)
 class Held(Unit[None]):
+    exclusive: ClassVar[bool] = True  # nothing that follows joins it
+
     gate: Gate
 
     def statements(self, dialect: Dialect) -> Statements[None]:
         self.gate.entered.set()
         assert self.gate.opened.wait(20)
         yield Sql("select 1")()
+
+
+@frozen(eq=False)
+class Joined(Held):
+    exclusive: ClassVar[bool] = False
 
 
 async def grouped(database: SqliteDatabase, *units: Unit[Any]) -> list[Any]:
@@ -213,7 +220,7 @@ def test_what_is_queued_while_a_group_is_performed_joins_it(file: str, *, fails:
         async with anyio.create_task_group() as tasks:
             await before.shut(database, tasks)
             tasks.start_soon(database.run, Put("x"))
-            tasks.start_soon(database.run, Held(within))
+            tasks.start_soon(database.run, Joined(within))
             await anyio.wait_all_tasks_blocked()
             database._writer.set_trace_callback(lines.append)
             before.opened.set()
@@ -234,6 +241,26 @@ def test_what_is_queued_while_a_group_is_performed_joins_it(file: str, *, fails:
 
     assert [line.lower() for line in lines].count("commit") == 2  # the gate's, and the group's
     assert lines.count("savepoint unit") == (4 if fails else 0)
+
+
+def test_what_is_queued_while_a_unit_is_performed_shares_its_commit(file: str) -> None:
+    lines: list[str] = []
+    gate = Gate()
+
+    async def body(database: SqliteDatabase) -> None:
+        database._writer.set_trace_callback(lines.append)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(database.run, Joined(gate))
+            await anyio.to_thread.run_sync(gate.entered.wait)
+            tasks.start_soon(database.run, Put("late"))
+            await anyio.wait_all_tasks_blocked()
+            gate.opened.set()
+        database._writer.set_trace_callback(None)
+        assert await perform(database, Count()) == 3
+
+    opened("trio", file, body)
+
+    assert [line.lower() for line in lines].count("commit") == 1
 
 
 def test_only_a_group_in_which_a_unit_fails_has_savepoints(file: str) -> None:
