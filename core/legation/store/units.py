@@ -101,8 +101,8 @@ class Sql:
     the schema cannot be prepared against it, and says `registered=False`.
 
     `unread` says of a statement with rows that no unit looks at them.  `numbered` is the text for
-    SQLite in which each name is its number in `names`: that of a name is looked for among all of
-    them, so that many names cost their square.
+    SQLite in which each name is its number in `names`: SQLite looks for a name among all of them,
+    so that many cost their square, and `sqlite3` gives up the GIL for each (`bind_parameters`).
     """
 
     text: str
