@@ -3,8 +3,9 @@
 A read that may be long is performed on one of few threads beside it (`long_reads`).
 
 A durable commit costs one fsync however much it holds.  So the writer takes everything that
-queued while the last commit was under way, runs one unit after the other, and commits once; each
-unit gets its own outcome, and the event loop is woken once for all of them.  A group in which a
+queued while the last commit was under way, runs one unit after the other, those too that are
+queued meanwhile, and commits once; each unit gets its own outcome, and the event loop is woken
+once for all of them.  A group in which a
 unit fails, or undoes itself, is begun again with a savepoint for each.
 
 Nothing is acknowledged that nobody would find: after each commit, the path has to lead to the file
@@ -19,7 +20,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 from queue import Empty, SimpleQueue
 from typing import Any, Final, Generic, TypeVar
@@ -58,10 +59,11 @@ from .sqlite_connection import (
     file_id,
     in_transaction,
     limit_statements,
+    make_execute,
     run_unit,
     translate,
 )
-from .units import failure
+from .units import carry_out, failure
 from .wakeup import Wake, waker
 
 __all__ = ["SqliteDatabase"]
@@ -185,6 +187,7 @@ class SqliteDatabase:
         self._waiting: dict[_Ticket[Any], None] = {}
         self._taking = threading.Lock()
         self._queue: SimpleQueue[_Ticket[Any] | None] = SimpleQueue()
+        self._held: _Ticket[Any] | None = None
         self._wake: Wake = _nobody
         self._make_event: Callable[[], Event] = anyio.Event
         self._closed = False
@@ -339,26 +342,25 @@ class SqliteDatabase:
             pass
 
     def _serve(self) -> None:
-        held: _Ticket[Any] | None = None
         dirty = False
-        while True:
-            first = held or self._next(dirty)
-            if first is None:
-                return
+        while (first := self._held or self._next(dirty)) is not None:
+            self._held = None
             dirty = True
-            batch, held = self._gather(first)
-            self._units += len(batch)
+            batch = self._take([first])
+            if not first.alone:
+                self._gather(batch)
             self._commits += 1
-            self._perform(self._take(batch))
+            self._perform(batch)
             for ticket in batch:  # `any` costs each commit two calls
                 if ticket.unit.erases:
                     self._checkpoint(BUSY_MS)
             self._tell(batch)
 
-    def _take(self, batch: Sequence[_Ticket[Any]]) -> list[_Ticket[Any]]:
+    def _take(self, tickets: Sequence[_Ticket[Any]]) -> list[_Ticket[Any]]:
         """Return what nobody has withdrawn; it cannot be withdrawn from now on."""
+        self._units += len(tickets)
         with self._taking:
-            taken = [ticket for ticket in batch if not ticket.abandoned]
+            taken = [ticket for ticket in tickets if not ticket.abandoned]
             for ticket in taken:
                 ticket.taken = True
         return taken
@@ -372,10 +374,10 @@ class SqliteDatabase:
                 self._checkpoint()
         return self._queue.get()
 
-    def _gather(self, first: _Ticket[Any]) -> tuple[list[_Ticket[Any]], _Ticket[Any] | None]:
-        """Return what may share a commit with `first`, and the ticket that may not."""
-        batch = [first]
-        while not first.alone and len(batch) < GROUP:
+    def _gather(self, batch: list[_Ticket[Any]]) -> None:
+        """Add what is queued and may share the commit of `batch`; hold back what may not."""
+        found: list[_Ticket[Any]] = []
+        while self._held is None and len(batch) + len(found) < GROUP:
             try:
                 ticket = self._queue.get_nowait()
             except Empty:
@@ -384,12 +386,14 @@ class SqliteDatabase:
                 self._queue.put(None)
                 break
             if ticket.alone:
-                return batch, ticket
-            batch.append(ticket)
-        return batch, None
+                self._held = ticket
+            else:
+                found.append(ticket)
+        if found:
+            batch += self._take(found)
 
-    def _perform(self, batch: Sequence[_Ticket[Any]]) -> None:
-        """Run every unit of `batch`; each ticket has its outcome afterwards."""
+    def _perform(self, batch: list[_Ticket[Any]]) -> None:
+        """Run every unit of `batch`, and of what joins it; each ticket has its outcome then."""
         exclusive = len(batch) == 1 and batch[0].unit.exclusive  # one is always alone
         lock = self._lock_fd
         try:
@@ -402,10 +406,10 @@ class SqliteDatabase:
             self._writing.due = time.monotonic() + due
             if self._replaced:
                 self._refuse(batch)
-            elif len(batch) == 1:
+            elif batch and batch[0].alone:
                 self._alone(batch[0])
             elif batch:
-                self._together(list(batch))
+                self._together(batch)
             if self._is_replaced():
                 self._refuse(batch)
             for ticket in batch:
@@ -466,7 +470,8 @@ class SqliteDatabase:
         in a temporary file as soon as there are 16 of them, and there are as many in a run.
 
         An error that makes SQLite roll back the whole transaction (lang_transaction.html, section
-        3.1) concerns the unit it struck: the others are run again without that one.
+        3.1) concerns the unit it struck: the others are run again without that one.  A unit that
+        nothing joined is run again in a transaction of its own.
         """
         if not self._begin(batch):
             return
@@ -475,11 +480,15 @@ class SqliteDatabase:
             return
         if self._writer.in_transaction:
             self._writer.execute("rollback")
-        while batch:
-            struck = self._attempt(batch)
+        if len(batch) == 1:
+            self._alone(batch[0])
+            return
+        left = list(batch)
+        while left:
+            struck = self._attempt(left)
             if struck is None:
                 return
-            batch.remove(struck)
+            left.remove(struck)
 
     def _attempt(self, batch: Sequence[_Ticket[Any]]) -> _Ticket[Any] | None:
         """Return the unit that cost the others their transaction; None when all have an outcome."""
@@ -505,16 +514,22 @@ class SqliteDatabase:
             return False
         return True
 
-    def _straight(self, batch: Sequence[_Ticket[Any]]) -> bool:
-        """Run one unit after the other; tell whether what all of them did is to stay."""
-        for ticket in batch:
+    def _straight(self, batch: list[_Ticket[Any]]) -> bool:
+        """Run one unit after the other, and those that are queued meanwhile.
+
+        Tell whether what all of them did is to stay.
+        """
+        execute = make_execute(self._writer)
+        for ticket in batch:  # it grows at its end
             ticket.error = None
             try:
-                ticket.result, kept = in_transaction(self._writer, ticket.unit)
+                ticket.result, kept = carry_out(ticket.unit.statements(Dialect.SQLITE), execute)
             except Exception:  # noqa: BLE001 (raised again in a savepoint, for its caller)
                 return False
             if not kept:
                 return False
+            if ticket is batch[-1]:
+                self._gather(batch)
         return True
 
     def _commit(self, batch: Sequence[_Ticket[Any]]) -> None:
@@ -568,8 +583,10 @@ class SqliteDatabase:
             for ticket in batch:
                 ticket.done.set()
 
-        with suppress(RuntimeError):  # the event loop is gone, and with it who waited
+        try:
             self._wake(wake_all)
+        except RuntimeError:
+            pass  # the event loop is gone, and with it who waited
 
 
 def _nobody(_: Callable[[], object]) -> None:

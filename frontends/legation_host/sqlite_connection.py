@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from legation.store import failures
@@ -28,6 +28,7 @@ __all__ = [
     "file_id",
     "in_transaction",
     "limit_statements",
+    "make_execute",
     "run_unit",
     "set_journal_mode",
     "translate",
@@ -233,7 +234,7 @@ def run_unit(
 def _run(connection: sqlite3.Connection, unit: Unit[R], database: str, write: Write) -> R:
     at_commit = False
     try:
-        execute = _executor(connection)
+        execute = make_execute(connection)
         read = short(unit, Dialect.SQLITE, execute)
         if read is not None:
             return read[0]
@@ -258,26 +259,28 @@ def in_transaction(connection: sqlite3.Connection, unit: Unit[R]) -> tuple[R, bo
 
     Returns the result, and whether what was done is to stay.
     """
-    return carry_out(unit.statements(Dialect.SQLITE), _executor(connection))
+    return carry_out(unit.statements(Dialect.SQLITE), make_execute(connection))
 
 
-def _executor(connection: sqlite3.Connection) -> Callable[[Statement], Rows]:
-    run = connection.execute
+def make_execute(connection: sqlite3.Connection) -> Callable[[Statement], Rows]:
+    """Return what runs one statement after the other on `connection`, and returns its rows."""
+    run = connection.cursor().execute
 
     # Called for each statement of each request, so that it calls nothing of ours.
     def execute(statement: Statement) -> Rows:
-        parameters: Any = statement.parameters
-        if isinstance(parameters, Numbered):
-            values = parameters = parameters.row
+        sql, parameters = statement.sql, statement.parameters
+        row: Sequence[Any]
+        if type(parameters) is Numbered:
+            row = parameters.row
         else:
-            values = parameters.values()
+            row = [parameters[name] for name in sql.names]
         # PostgreSQL refuses U+0000 in text; SQLite stores it and then loses what follows.
-        for value in values:
+        for value in row:
             if type(value) is str and "\0" in value:
                 raise sqlite3.DataError("text holds U+0000")
         # An error of these kinds is the engine's here; the same from a unit would be its bug.
         try:
-            return run(statement.sql.sqlite_text, parameters).fetchall()
+            return run(sql.numbered, row).fetchall()
         except (OverflowError, UnicodeError) as error:
             raise sqlite3.DataError("a value that SQLite does not store") from error
 

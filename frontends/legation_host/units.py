@@ -31,13 +31,14 @@ def carry_out(
     """
     try:
         asked = next(statements)
+        rows: Any
         while True:
-            if asked.__class__ is not tuple:
-                rows = execute(cast("Statement", asked))
+            if not isinstance(asked, tuple):
+                rows = execute(asked)
             elif together is not None:
-                rows = cast("Rows", together(asked))
+                rows = together(asked)
             else:
-                rows = cast("Rows", [execute(statement) for statement in asked])
+                rows = [execute(statement) for statement in asked]
             asked = statements.send(rows)
     except StopIteration as stop:
         outcome: R | Undo[R] = stop.value

@@ -89,12 +89,19 @@ class Gate:
 
 @frozen(eq=False)
 class Held(Unit[None]):
+    exclusive: ClassVar[bool] = True  # nothing that follows joins it
+
     gate: Gate
 
     def statements(self, dialect: Dialect) -> Statements[None]:
         self.gate.entered.set()
         assert self.gate.opened.wait(20)
         yield Sql("select 1")()
+
+
+@frozen(eq=False)
+class Joined(Held):
+    exclusive: ClassVar[bool] = False
 
 
 async def grouped(database: SqliteDatabase, *units: Unit[Any]) -> list[Any]:
@@ -200,6 +207,60 @@ def test_a_group_is_one_commit(file: str) -> None:
     opened("trio", file, body)
 
     assert [line.lower() for line in commits].count("commit") == 2  # the gate's, and the group's
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_is_queued_while_a_group_is_performed_joins_it(file: str, *, fails: bool) -> None:
+    lines: list[str] = []
+    before, within = Gate(), Gate()
+    late = Fault("eve") if fails else Put("late")
+
+    async def body(database: SqliteDatabase) -> None:
+        outcomes: list[Any] = []
+        async with anyio.create_task_group() as tasks:
+            await before.shut(database, tasks)
+            tasks.start_soon(database.run, Put("x"))
+            tasks.start_soon(database.run, Joined(within))
+            await anyio.wait_all_tasks_blocked()
+            database._writer.set_trace_callback(lines.append)
+            before.opened.set()
+            await anyio.to_thread.run_sync(within.entered.wait)
+            async with anyio.create_task_group() as inner:
+
+                async def join() -> None:
+                    outcomes.extend(await at_once(database, late, Put("y")))
+
+                inner.start_soon(join)
+                await anyio.wait_all_tasks_blocked()
+                within.opened.set()
+        database._writer.set_trace_callback(None)
+        assert outcomes == [ZeroDivisionError if fails else None, None]
+        assert await perform(database, Count()) == (4 if fails else 5)
+
+    opened("trio", file, body)
+
+    assert [line.lower() for line in lines].count("commit") == 2  # the gate's, and the group's
+    assert lines.count("savepoint unit") == (4 if fails else 0)
+
+
+def test_what_is_queued_while_a_unit_is_performed_shares_its_commit(file: str) -> None:
+    lines: list[str] = []
+    gate = Gate()
+
+    async def body(database: SqliteDatabase) -> None:
+        database._writer.set_trace_callback(lines.append)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(database.run, Joined(gate))
+            await anyio.to_thread.run_sync(gate.entered.wait)
+            tasks.start_soon(database.run, Put("late"))
+            await anyio.wait_all_tasks_blocked()
+            gate.opened.set()
+        database._writer.set_trace_callback(None)
+        assert await perform(database, Count()) == 3
+
+    opened("trio", file, body)
+
+    assert [line.lower() for line in lines].count("commit") == 1
 
 
 def test_only_a_group_in_which_a_unit_fails_has_savepoints(file: str) -> None:

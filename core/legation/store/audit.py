@@ -70,17 +70,22 @@ END: Final = Sql(
 _NAMES: Final = tuple(attribute.name for attribute in fields(Page))
 PAGE_COLUMNS: Final = ", ".join(_NAMES)
 _values: Final = attrgetter(*_NAMES)
-_NUMBERS: Final = ", ".join(f"?{number}" for number in range(1, len(_NAMES) + 2))
+_NUMBERS: Final = tuple(f"?{number}" for number in range(1, len(_NAMES) + 2))
 APPEND: Final = Sql(
-    f"insert into trail ({PAGE_COLUMNS}, subject) values ({_NUMBERS})",
+    f"insert into trail ({PAGE_COLUMNS}, subject) values ({', '.join(_NUMBERS)})",
     f"insert into trail ({PAGE_COLUMNS}, subject)"
     f" values ({', '.join(f':{name}' for name in _NAMES)}, :subject)",
 )
-_PREVIOUS: Final = _NAMES.index("previous") + 1
 # For SQLite.  A hash covers the place of its page, so that the end with this one is the very end.
+# Where the chain ends with another, `previous` is null, and the row ignored: an `insert ... select`
+# would put it into a temporary table first.
+_PREVIOUS: Final = _NUMBERS[_NAMES.index("previous")]
+_END_AS_KNOWN: Final = f"""(select hash from
+        (select hash from trail where writer = ?1 order by last desc limit 1)
+        where hash = {_PREVIOUS})"""
+_BEHIND: Final = ", ".join(_END_AS_KNOWN if n == _PREVIOUS else n for n in _NUMBERS)
 APPEND_BEHIND: Final = Sql(
-    f"""insert into trail ({PAGE_COLUMNS}, subject) select {_NUMBERS}
-    where (select hash from trail where writer = ?1 order by last desc limit 1) = ?{_PREVIOUS}
+    f"""insert or ignore into trail ({PAGE_COLUMNS}, subject) values ({_BEHIND})
     returning last""",
     APPEND.postgresql,
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from itertools import chain
 from operator import attrgetter
 from typing import Any, Final
 
@@ -336,7 +335,7 @@ def insert_events(
             datas=[e.data for e in events],
         )
     if few := FEW_EVENTS.get(len(events)):
-        row = chain.from_iterable((e.seq, e.name, e.data) for e in events)
+        row = [value for e in events for value in (e.seq, e.name, e.data)]
         return Statement(few, Numbered((run_id, now_us, *row)))
     rows = json.dumps([[e.seq, e.name, e.data] for e in events])
     return MANY_EVENTS(run_id=run_id, now=now_us, events=rows)

@@ -456,7 +456,7 @@ class FinishRun(Unit[Ended]):
             )
         if self.letters:
             yield from put_letters(self.letters, self.now_us)
-        ended = Ended(kept=True, state=shown)
+        ended = None
         if waiting:
             ended = yield from self._go_on(waiting, finished[0][0], state, shown)
         if late:
@@ -465,6 +465,8 @@ class FinishRun(Unit[Ended]):
         used = yield from add_usage(
             keeper, size + late, subject, self.tokens, self.now_us, self.cost
         )
+        if ended is None:
+            return Ended(kept=True, state=shown, used=used)
         return evolve(ended, used=used)
 
     def _go_on(self, waiting: Rows, share: str, state: str, shown: str | None) -> Statements[Ended]:
@@ -492,8 +494,13 @@ class FinishRun(Unit[Ended]):
 
     def _fence(self) -> dict[str, Any]:
         lease, events = self.lease, self.events
-        fence = {"node": lease.node, "attempt": lease.attempt, "lapsed": int(self.lapsed)}
-        return {**fence, "before": events[0].seq - 1, "last": events[-1].seq}
+        return {
+            "node": lease.node,
+            "attempt": lease.attempt,
+            "lapsed": int(self.lapsed),
+            "before": events[0].seq - 1,
+            "last": events[-1].seq,
+        }
 
     def _before(self) -> Statements[Ended]:
         """Return what this very unit did when it was run before, if it was."""

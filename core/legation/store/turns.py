@@ -13,7 +13,7 @@ come one after the other, and wait for that without a place.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from ..values import frozen
@@ -74,24 +74,31 @@ _ANY: Final = "= any (:hosted)"
 def _sights(executed: str) -> str:
     """Return what a look at a session and a subject selects.
 
-    `executed` are the subject's runs under way; what is `$AMONG` the hosted has a text by engine.
+    `executed` counts the subject's runs under way, up to `:at_once`; what is `$AMONG` the hosted
+    has a text by engine.
     """
     return f"""exists (select 1 from runs where owner = :owner and session_id = :session_id
         and {ACTIVE_RUN} and {OF_A_CLIENT}),
     (select count(*) from (select 1 from runs where {WAITS} and {SHARE} = :share
         limit :waiting) as w),
-    (select count(*) from (select 1 from runs where {executed} limit :at_once) as e),
+    {executed},
     exists (select 1 {_NEXT_OF.format(share=":share", among="$AMONG")}),
     coalesce((select tokens from usage where subject = :share and day >= :day), 0),
     coalesce((select cost_nano from usage where subject = :share and day >= :day), 0),
     coalesce((select bytes from usage where subject = :keeper), 0)"""
 
 
+def _count(runs: str) -> str:
+    return f"(select count(*) from (select 1 from runs where {runs} limit :at_once) as e)"
+
+
 # What an owner has under way is found by its name.
-_OF_OWNER: Final = _sights(
-    f"owner = :share and {ACTIVE_RUN} and {EXECUTED_RUN} and {OF_A_CLIENT} and subject is null"
+_ACTIVE_OF_OWNER: Final = f"owner = :share and {ACTIVE_RUN}"
+_EXECUTED_OF_OWNER: Final = _count(
+    f"{_ACTIVE_OF_OWNER} and {EXECUTED_RUN} and {OF_A_CLIENT} and subject is null"
 )
-_OF_ANY: Final = _sights(f"{_UNDER_WAY} and subject = :share")
+_OF_OWNER: Final = _sights(_EXECUTED_OF_OWNER)
+_OF_ANY: Final = _sights(_count(f"{_UNDER_WAY} and subject = :share"))
 
 
 def _look(sights: str) -> Sql:
@@ -102,8 +109,11 @@ def _look(sights: str) -> Sql:
 LOOK: Final = _look(_OF_OWNER)
 LOOK_OF_ANY: Final = _look(_OF_ANY)
 
-SIGHTS: Final = _OF_OWNER.replace("$AMONG", _IN)
-"""The columns of a look, for a change on SQLite to return.
+# Where the index of active runs has few of an owner, their rows need not be read.
+_MANY_OF_OWNER: Final = f"""case when {_count(_ACTIVE_OF_OWNER)} < :at_once then 0
+        else {_EXECUTED_OF_OWNER} end"""
+SIGHTS: Final = _sights(_MANY_OF_OWNER).replace("$AMONG", _IN)
+"""The columns of a look, for a change on SQLite to return; few runs under way count as none.
 
 On PostgreSQL what a change returns is read as it stood before the change waited for its lock.
 """
@@ -174,10 +184,12 @@ STILL_NEXT: Final = Sql(
 """Whether a run that was found may still be executed, asked under the locks."""
 
 
-@lru_cache(maxsize=64)
+_sqlite_array: Final = lru_cache(maxsize=64)(partial(text_array, Dialect.SQLITE))
+
+
 def _array_of(dialect: Dialect, texts: tuple[str, ...]) -> object:
-    """Return `texts` as a parameter, made once; see `text_array`."""
-    return text_array(dialect, texts)
+    """Return `texts` as a parameter, which for SQLite is made once; see `text_array`."""
+    return _sqlite_array(texts) if dialect is Dialect.SQLITE else list(texts)
 
 
 def search_waiting(

@@ -37,7 +37,7 @@ from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
 from attrs import field
 
-from ..values import frozen
+from ..values import define, frozen
 
 __all__ = [
     "NO_ROWS",
@@ -85,6 +85,12 @@ def _psycopg_text(text: str) -> str:
     return _NAMED.sub(r"%(\1)s", text.replace("%", "%%").replace("instr(", "strpos("))
 
 
+def _number(text: str, names: tuple[str, ...]) -> str:
+    """Turn each `:name` into its number among `names`."""
+    numbers = {name: f"?{number}" for number, name in enumerate(names, 1)}
+    return _NAMED.sub(lambda found: numbers[found[1]], text)
+
+
 @frozen(eq=False)
 class Sql:
     """One statement of the core, in the text of each engine.
@@ -94,7 +100,9 @@ class Sql:
     registers itself, so that a test can prepare all of them against the real schema; what changes
     the schema cannot be prepared against it, and says `registered=False`.
 
-    `unread` says of a statement with rows that no unit looks at them.
+    `unread` says of a statement with rows that no unit looks at them.  `numbered` is the text for
+    SQLite in which each name is its number in `names`: SQLite looks for a name among all of them,
+    so that many cost their square, and `sqlite3` gives up the GIL for each (`bind_parameters`).
     """
 
     text: str
@@ -102,12 +110,15 @@ class Sql:
     registered: bool = field(default=True, kw_only=True, repr=False)
     unread: bool = field(default=False, kw_only=True, repr=False)
     sqlite_text: str = field(init=False, repr=False)
+    numbered: str = field(init=False, repr=False)
     psycopg_text: str = field(init=False, repr=False)
     names: tuple[str, ...] = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         object.__setattr__(self, "sqlite_text", self.text)
-        object.__setattr__(self, "names", tuple(dict.fromkeys(_NAMED.findall(self.text))))
+        names = tuple(dict.fromkeys(_NAMED.findall(self.text)))
+        object.__setattr__(self, "names", names)
+        object.__setattr__(self, "numbered", _number(self.text, names))
         object.__setattr__(self, "psycopg_text", _psycopg_text(self.postgresql or self.text))
         if self.registered:
             _REGISTERED.append(self)
@@ -130,7 +141,8 @@ class Sql:
         return Statement(self, parameters)
 
 
-@frozen
+# Made for every statement, and never changed: `frozen` would make it in twice the time.
+@define
 class Statement:
     """A text and its parameters, by name."""
 
@@ -142,11 +154,10 @@ class Statement:
         return self.sql.sqlite_text if dialect is Dialect.SQLITE else self.sql.psycopg_text
 
 
-@frozen(eq=False)  # as every mapping: by what it maps
+@define(eq=False)  # as every mapping: by what it maps
 class Numbered(Mapping[str, Any]):
     """The parameters of a text for SQLite that numbers them: `?1` and up, without a gap.
 
-    SQLite looks for a name among all names of the text, so that many of them cost their square;
     `row` can be given to it as it is.
     """
 

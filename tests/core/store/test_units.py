@@ -43,6 +43,16 @@ def test_a_statement_has_a_text_for_each_engine() -> None:
     assert SAME(a=1).text(Dialect.POSTGRESQL) == "select %(a)s"
 
 
+def test_a_statement_has_a_text_for_sqlite_with_the_numbers_of_its_names() -> None:
+    sql = Sql("select :b, ':', :ab, :a, :b, '12:30'", registered=False)
+
+    assert sql.names == ("b", "ab", "a")
+    assert sql.numbered == "select ?1, ':', ?2, ?3, ?1, '12:30'"
+    with closing(sqlite3.connect(":memory:")) as connection:
+        rows = connection.execute(sql.numbered, (1, 2, 3)).fetchall()
+        assert rows == [(1, ":", 2, 3, 1, "12:30")]
+
+
 @frozen
 class Place:
     b: int
