@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from attrs import evolve, field
 
@@ -26,9 +26,11 @@ __all__ = [
     "Unfinished",
     "compact_json",
     "empty_response",
+    "event_stream",
     "json_bytes_response",
     "json_response",
     "text_response",
+    "with_body",
     "with_headers",
     "without_body",
 ]
@@ -36,6 +38,11 @@ __all__ = [
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
 JSON: Final = (b"content-type", b"application/json")
+_EVENT_STREAM: Final[Headers] = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+)
 _UNSAFE: Final = re.compile(rb"[\r\n\0]")
 
 
@@ -124,6 +131,8 @@ class Streamed:
 Answer: TypeAlias = Response | Streamed
 """What `Platform.answer` returns."""
 
+A = TypeVar("A", bound=Answer)
+
 
 compact_json: Final = make_encode(
     json.JSONEncoder(
@@ -133,13 +142,13 @@ compact_json: Final = make_encode(
 """Encode a value on one line, without spaces; NaN and infinity are a `ValueError`."""
 
 
-def _make_unchecked(status: int, headers: Headers, body: bytes) -> Response:
-    """Make a response of headers that were checked before, or are constants of ours."""
-    response = _new(Response)
-    _set(response, "status", status)
-    _set(response, "headers", headers)
-    _set(response, "body", body)
-    return response
+def _make_unchecked(kind: type[A], status: int, headers: Headers, body: object) -> A:
+    """Make an answer of headers that were checked before, or are constants of ours."""
+    answer = _new(kind)
+    _set(answer, "status", status)
+    _set(answer, "headers", headers)
+    _set(answer, "body", body)
+    return answer
 
 
 _new: Final = object.__new__
@@ -152,10 +161,17 @@ def with_headers(answer: Answer, more: Headers) -> Answer:
     Every answer passes here, so what was checked when it was made is not checked again:
     `evolve` would cost a fifth of the whole answer.
     """
-    headers = answer.headers + more
-    if isinstance(answer, Streamed):
-        return Streamed(answer.status, headers, answer.body)
-    return _make_unchecked(answer.status, headers, answer.body)
+    return _make_unchecked(type(answer), answer.status, answer.headers + more, answer.body)
+
+
+def with_body(answer: Streamed, body: Program[Unfinished | None]) -> Streamed:
+    """Return `answer` with another program that emits its body."""
+    return _make_unchecked(Streamed, answer.status, answer.headers, body)
+
+
+def event_stream(body: Program[Unfinished | None]) -> Streamed:
+    """Answer with the server-sent events that `body` emits."""
+    return _make_unchecked(Streamed, 200, _EVENT_STREAM, body)
 
 
 def without_body(answer: Answer) -> Answer:
@@ -176,7 +192,7 @@ def json_bytes_response(status: int, body: bytes, headers: Headers = ()) -> Resp
     framing = (JSON, (b"content-length", b"%d" % len(body)))
     if headers:
         return Response(status, (*framing, *headers), body)
-    return _make_unchecked(status, framing, body)
+    return _make_unchecked(Response, status, framing, body)
 
 
 def text_response(

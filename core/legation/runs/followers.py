@@ -19,7 +19,14 @@ from attrs import field
 from ..access.token_watch import TokenWatch
 from ..effects import Emit, Log, NextEvents, Now, Nudge, Program
 from ..http.messages import Unfinished, compact_json
-from ..http.sse import EventId, encode, encode_departure, encode_token_end, heartbeat
+from ..http.sse import (
+    EventId,
+    encode,
+    encode_departure,
+    encode_stored,
+    encode_token_end,
+    heartbeat,
+)
 from ..store.failures import StoreFailure
 from ..store.run_reads import EventsPage, FetchEvents
 from ..store.run_rows import StoredEvent
@@ -44,6 +51,8 @@ _LEAST_SECONDS: Final = 0.01
 _TIMES: Final = 20
 """Who is told of events waits so many times as long as who has to ask: from a second on, as what
 tells it may be lost, and no longer than a stream is quiet."""
+_TOGETHER: Final = 64
+"""How many events are encoded together: what is more is sent meanwhile."""
 _DELETED: Final = "Run {} was deleted with its session"
 # Asked for whenever something was emitted, and made once.
 _NOW: Final = Now()
@@ -195,6 +204,11 @@ class _Follower:
         """The number of the event behind which a client goes on."""
         return self.after
 
+    @property
+    def shown_id(self) -> str:
+        """The run whose events are shown."""
+        return self.run_id
+
     def listen(self, seconds: float, *, last: bool = False) -> Program[tuple[StoredEvent, ...]]:
         """Return the next events; none within `seconds`, or some less, or at the end.
 
@@ -304,12 +318,16 @@ class _Follower:
 
     def show(self, events: tuple[StoredEvent, ...]) -> Program[bool]:
         """Emit what comes; return whether that was something."""
-        for event in events:
-            data = event.data
-            if self.indexed:
-                data = f'{data[:-1]},"event_index":{event.seq - 1}}}'
-            yield Emit(encode(event.name, data, EventId(self.run_id, event.seq)))
-        return bool(events)
+        chosen, run_id = self.choose(events), self.shown_id
+        for first in range(0, len(chosen), _TOGETHER):
+            yield Emit(encode_stored(run_id, chosen[first : first + _TOGETHER]))
+        return bool(chosen)
+
+    def choose(self, events: tuple[StoredEvent, ...]) -> Sequence[tuple[int, str, str]]:
+        """Return those of `events` that are shown: the number, the name and the data of each."""
+        if self.indexed:
+            return [(event.seq, event.name, _with_index(event)) for event in events]
+        return [(event.seq, event.name, event.data) for event in events]
 
     def go_on(self, followed: Followed) -> Program[Unfinished | None]:
         """Emit what comes until the run is over, a comment now and then while nothing does."""
@@ -362,19 +380,24 @@ class _MemberFollower(_Follower):
         """The number of the event behind which a client goes on."""
         return self.last_shown
 
-    def show(self, events: tuple[StoredEvent, ...]) -> Program[bool]:
-        """Emit what is the member's, until its run is over; return whether that was something."""
-        emitted = False
+    @property
+    def shown_id(self) -> str:
+        """The run whose events are shown."""
+        return self.member_id
+
+    def choose(self, events: tuple[StoredEvent, ...]) -> Sequence[tuple[int, str, str]]:
+        """Return what is the member's, until its run is over."""
+        chosen: list[tuple[int, str, str]] = []
         for event in events:
             if run_id_of(event) != self.member_id:
                 continue
             if event.seq > self.last_shown or event.final:
-                yield Emit(encode(event.name, event.data, EventId(self.member_id, event.seq)))
-                self.last_shown, emitted = event.seq, True
+                chosen.append((event.seq, event.name, event.data))
+                self.last_shown = event.seq
             if class_of(event.name) in ENDS:
                 self.over = True
                 break
-        return emitted
+        return chosen
 
 
 def join(
@@ -419,12 +442,14 @@ def join(
         watched.leave(follower.run)
 
 
-def tail(followed: Followed, after: int) -> Program[Unfinished | None]:
+def tail(followed: Followed, after: int, *, in_step: bool = False) -> Program[Unfinished | None]:
     """Emit the events behind `after` as they come, until the run is over.
 
-    A comment every 15 s keeps proxies from closing a quiet stream.
+    A comment every 15 s keeps proxies from closing a quiet stream.  `in_step`: nothing behind
+    `after` was stored before this process began to execute the run, so that it hears of it all.
     """
     follower = _follow(followed, after)
+    follower.in_step = in_step
     return followed.count(follower, follower.go_on(followed))
 
 
@@ -493,6 +518,11 @@ def _resume(followed: Followed, follower: _Follower) -> Program[Unfinished | Non
             yield from follower.show((yield from follower.listen(POLL_SECONDS)))
     yield from _word("subscribed", run_id, status="running", current_event_count=page.last)
     return (yield from follower.go_on(followed))
+
+
+def _with_index(event: StoredEvent) -> str:
+    """Return the data of `event` with its place in the run."""
+    return f'{event.data[:-1]},"event_index":{event.seq - 1}}}'
 
 
 def _word(event: str, run_id: str, **fields: Any) -> Program[None]:

@@ -173,6 +173,28 @@ def in_step(program: Any) -> Hand:
     return hand
 
 
+def test_a_follower_of_a_run_that_begins_here_asks_for_nothing(
+    followed: Followed, watched: WatchedRuns
+) -> None:
+    hand = Hand(tail(followed, 0, in_step=True))
+    hand.until(NextEvents("r", 0, 1.0), None)
+    hand.until(NextEvents("r", 0, 2.0), events(1, 2))
+    hand.until(NextEvents("r", 2, 1.0), None)
+    hand.program.close()
+    assert len(watched) == 0
+
+
+def test_many_events_are_emitted_in_parts(followed: Followed) -> None:
+    program = tail(followed, 0, in_step=True)
+    assert isinstance(next(program), NextEvents)
+
+    first, rest = program.send(events(*range(1, 101))), next(program)
+
+    assert isinstance(first, Emit)
+    assert isinstance(rest, Emit)
+    assert [data.count(b"\n\n") for data in (first.data, rest.data)] == [64, 36]
+
+
 def test_a_follower_that_was_busy_until_the_hub_forgot_asks(
     followed: Followed, watched: WatchedRuns
 ) -> None:

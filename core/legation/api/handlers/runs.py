@@ -16,7 +16,7 @@ from ...http.messages import (
     Headers,
     Response,
     Streamed,
-    Unfinished,
+    event_stream,
     json_bytes_response,
     json_response,
 )
@@ -105,11 +105,6 @@ __all__ = [
     "with_claims",
 ]
 
-SSE_HEADERS: Final[Headers] = (
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-cache"),
-    (b"x-accel-buffering", b"no"),
-)
 _REPLAY_HEADERS: Final[Headers] = (
     (b"content-type", b"application/x-ndjson"),
     (b"content-disposition", b'attachment; filename="replay.run.jsonl"'),
@@ -170,7 +165,8 @@ def start_run(
     change = change_of_start(call, form, call.describe_resource(hosted.id, run_id))
     outcome: Outcome[str] | None = None if form.stream or form.background else Outcome()
     started = yield from start(call.context, hosted, new, change, outcome)
-    answer = refuse_start(call, new, started) or answer_at_once(call, hosted, new, form)
+    here = started.claim is not None
+    answer = refuse_start(call, new, started) or answer_at_once(call, hosted, new, form, here=here)
     return answer or (yield from join_run(call, hosted.database, owner, run_id, outcome=outcome))
 
 
@@ -194,16 +190,20 @@ def refuse_start(
 
 
 def answer_at_once(
-    call: Call, hosted: Component, new: NewRun, form: StartForm | ForkForm
+    call: Call, hosted: Component, new: NewRun, form: StartForm | ForkForm, *, here: bool = False
 ) -> Answer | None:
-    """Return the answer for a run that is stored; None where `form` asks to wait for its end."""
+    """Return the answer for a run that is stored; None where `form` asks to wait for its end.
+
+    `here`: this process begins to execute it now.
+    """
     owner, session_id, run_id = new.owner, new.session_id, new.run_id
     if form.background:
         payload = {"run_id": run_id, "session_id": session_id, "status": RunState.PENDING.value}
         return json_response(202, payload)
     if form.stream:
         run = ClaimedRun(owner, session_id, run_id, hosted.kind, hosted.id, "{}", 0, 0)
-        return _stream(tail(_follow_run(call, hosted, EventOrigin(run, hosted.name)), 0))
+        followed = _follow_run(call, hosted, EventOrigin(run, hosted.name))
+        return event_stream(tail(followed, 0, in_step=here))
     return None
 
 
@@ -375,9 +375,9 @@ def run_events(
     seq, database = stopped.seq if stopped else query.after, own.hosted.database
     followed = _follow_run(call, own.hosted, own.origin, _find_holder(row))
     if row.parent_run_id is None:
-        return _stream(tail(followed, seq))
+        return event_stream(tail(followed, seq))
     top_id = yield from find_top(database, row.owner, row.parent_run_id)
-    return _stream(tail_of_member(evolve(followed, top_id=top_id), seq))
+    return event_stream(tail_of_member(evolve(followed, top_id=top_id), seq))
 
 
 @frozen
@@ -438,7 +438,7 @@ def resume_run(call: Call, form: ResumeForm) -> Program[Streamed | NoRun | TooMa
     if refusal := call.hold_place(own.hosted_as, stream=True, follows=True):
         return refusal
     followed = _follow_run(call, own.hosted, own.origin, _find_holder(own.row))
-    return _stream(resume(followed, form.last_event_index + 1))
+    return event_stream(resume(followed, form.last_event_index + 1))
 
 
 def cancel_run(
@@ -536,7 +536,7 @@ def _go_on(
         return Conflict(_NOT_PAUSED[RunState(continued.found)])
     if stream:
         followed = _follow_run(call, own.hosted, own.origin, _find_holder(row))
-        return _stream(tail(followed, row.events))
+        return event_stream(tail(followed, row.events))
     return (yield from join_run(call, database, row.owner, row.run_id, row.events, outcome))
 
 
@@ -553,10 +553,6 @@ def _follow_run(
     path = f"/{hosted.kind}s/{hosted.id}/runs/{run_id}/events"
     token = None if call.surface.authenticator is None else call.watch_token()
     return Followed(call.context, hosted.database, origin, run_id, path, token, holder)
-
-
-def _stream(events: Program[Unfinished | None]) -> Streamed:
-    return Streamed(200, SSE_HEADERS, events)
 
 
 def join_run(
