@@ -741,8 +741,6 @@ class Platform:
         answer = self._respond(outcome) if isinstance(outcome, Refusal) else outcome
         if request.method == "HEAD":
             answer = without_body(answer)
-        elif isinstance(answer, Streamed):
-            answer = with_body(answer, self.schema_guard.guard(answer.body))
         named = ((b"x-request-id", arrival.request_id.encode()),)
         return self._dispatcher.cors.add_headers(answer, request, named)
 
@@ -765,7 +763,7 @@ class Platform:
         whole = False
         try:
             yield NOW
-            end = yield from answer.body
+            end = yield from self.schema_guard.guard(answer.body)
             if end is None:
                 end_us: int = yield NOW
                 whole = True

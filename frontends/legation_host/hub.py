@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-import anyio
 import anyio.lowlevel
 from attrs import field
 
@@ -18,9 +17,11 @@ from legation.node_state import NodeState
 from legation.store.run_rows import StoredEvent
 from legation.values import define
 
+from .native import Event, Native, find_native
+
 __all__ = ["Hub"]
 
-Wake: TypeAlias = Callable[[], None]
+Wake: TypeAlias = Callable[[], object]
 
 
 @define
@@ -28,6 +29,14 @@ class Hub:
     """The state of this node, and those who wait for it to change."""
 
     state: NodeState[Wake] = field(factory=NodeState[Wake])
+    _native: Native | None = field(default=None, init=False)
+
+    @property
+    def native(self) -> Native:
+        """The maker of events and scopes of the event loop that all who wait here are in."""
+        if self._native is None:
+            self._native = find_native()
+        return self._native
 
     def publish(self, run_id: str, events: Sequence[StoredEvent]) -> None:
         """Keep `events` for a while and wake who follows `run_id`."""
@@ -46,7 +55,7 @@ class Hub:
 
         None when the time has passed.
         """
-        event = anyio.Event()
+        event = self.native.make_event()
         events = self.state.next_events(run_id, after, event.set)
         if events is None:
             await self._wait(event, timeout_seconds)
@@ -67,13 +76,13 @@ class Hub:
 
     async def await_nudge(self, topic: str, since: int, timeout_seconds: float) -> None:
         """Wait for a nudge later than `since`, a value that `state.sequence` had."""
-        event = anyio.Event()
+        event = self.native.make_event()
         if not self.state.await_nudge(topic, since, event.set):
             await self._wait(event, timeout_seconds)
 
-    async def _wait(self, event: anyio.Event, seconds: float) -> None:
+    async def _wait(self, event: Event, seconds: float) -> None:
         try:
-            with anyio.move_on_after(seconds):
+            with self.native.limit(seconds):
                 await event.wait()
         finally:
             if not event.is_set():
