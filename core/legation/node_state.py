@@ -14,6 +14,7 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from collections import OrderedDict, deque
 from collections.abc import Hashable, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Final, Generic, TypeAlias, TypeVar
 
@@ -44,8 +45,12 @@ _Place: TypeAlias = tuple[str, str]
 """What is waited for, and under which name."""
 
 
+@lru_cache(4_096)
 def digest(name: str) -> str:
-    """Return what a topic or the id of a run is called between nodes: 12 characters."""
+    """Return what a topic or the id of a run is called between nodes: 12 characters.
+
+    Who waits for something and who tells it both ask for it.
+    """
     return urlsafe_b64encode(blake2b(name.encode(), digest_size=9).digest()).decode()
 
 

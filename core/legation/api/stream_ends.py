@@ -24,8 +24,10 @@ _EVENTS: Final = b"text/event-stream"
 
 def has_events(answer: Streamed) -> bool:
     """Return whether the body of `answer` is a stream of server-sent events."""
-    types = [value for name, value in answer.headers if name == b"content-type"]
-    return any(value.partition(b";")[0].strip() == _EVENTS for value in types)
+    for name, value in answer.headers:
+        if name == b"content-type" and value.partition(b";")[0].strip() == _EVENTS:
+            return True
+    return False
 
 
 def end_with_token(answer: Streamed, token: TokenWatch, path: str) -> Streamed:
