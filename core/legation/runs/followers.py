@@ -29,7 +29,7 @@ from ..http.sse import (
 )
 from ..store.failures import StoreFailure
 from ..store.run_reads import EventsPage, FetchEvents
-from ..store.run_rows import StoredEvent
+from ..store.run_rows import ClaimedRun, StoredEvent
 from ..values import define, frozen
 from .events import ENDS, EventOrigin, RunCancelled, RunPaused, class_of, mark_final, run_id_of
 from .executor import ExecutorContext
@@ -72,30 +72,33 @@ class Followed:
 
     Attributes:
         context: Of this process.
-        origin: Whose events the stream has.
+        run: Whose events the stream has.
+        name: Of its agent or team.
         top_id: The run in whose journal its events stand: itself, or the one it is part of.
         path: Of its events, for a client that is sent elsewhere.
         token: Of the client; None where it needs none.
         holder: The node that executes the run, as far as that is known.
+        parent_run_id: That of which the run is a part, if it is one.
     """
 
     context: ExecutorContext
     database: str
-    origin: EventOrigin
+    run: ClaimedRun
+    name: str
     top_id: str
     path: str
     token: TokenWatch | None = None
     holder: str | None = None
-
-    @property
-    def owner(self) -> str:
-        """Whose run it is."""
-        return self.origin.run.owner
+    parent_run_id: str | None = None
 
     @property
     def run_id(self) -> str:
         """The run whose events the stream has."""
-        return self.origin.run.run_id
+        return self.run.run_id
+
+    def make_origin(self) -> EventOrigin:
+        """Return the origin of an event that is stored nowhere."""
+        return EventOrigin(self.run, self.name, self.parent_run_id)
 
     @property
     def stays(self) -> bool:
@@ -157,7 +160,7 @@ class _Follower:
 
     Attributes:
         after: The number of the last event that it has.
-        origin: Whose stream it is.
+        make_origin: Makes the origin of the stream's events; None where there is no stream.
         over: Nothing more comes.
         ended: Nothing more is stored.
         is_over: Whether the process ends.
@@ -178,7 +181,7 @@ class _Follower:
     run_id: str
     after: int
     watched: WatchedRuns
-    origin: EventOrigin | None = None
+    make_origin: Callable[[], EventOrigin] | None = None
     indexed: bool = False
     over: bool = False
     ended: bool = False
@@ -271,12 +274,13 @@ class _Follower:
 
     def part(self) -> Program[tuple[StoredEvent, ...]]:
         """Return the last event of a run that was deleted, which is stored nowhere."""
-        if self.origin is None:
+        if self.make_origin is None:
             return ()
+        origin = self.make_origin()
         now_us = yield from Now()
-        sentence = _DELETED.format(self.origin.run.run_id)
+        sentence = _DELETED.format(origin.run.run_id)
         deleted = RunCancelled(sentence, sentence)
-        return mark_final((self.origin.encode(deleted, self.after + 1, now_us),))
+        return mark_final((origin.encode(deleted, self.after + 1, now_us),))
 
     def _mind(self, page: EventsPage, *, polls: bool) -> Program[None]:
         """Give the run up where nobody has held it for long; else see to it that it is watched."""
@@ -456,11 +460,11 @@ def tail(followed: Followed, after: int, *, in_step: bool = False) -> Program[Un
 def _follow(followed: Followed, after: int, *, indexed: bool = False) -> _Follower:
     return _Follower(
         followed.database,
-        followed.owner,
-        followed.run_id,
+        followed.run.owner,
+        followed.run.run_id,
         after,
         followed.watched,
-        followed.origin,
+        followed.make_origin,
         indexed=indexed,
         is_over=followed.is_over,
         holder=followed.holder,
@@ -475,11 +479,11 @@ def tail_of_member(followed: Followed, after: int) -> Program[Unfinished | None]
     """
     follower = _MemberFollower(
         followed.database,
-        followed.owner,
+        followed.run.owner,
         followed.top_id,
         0,
         followed.watched,
-        followed.origin,
+        followed.make_origin,
         is_over=followed.is_over,
         holder=followed.holder,
         member_id=followed.run_id,

@@ -7,7 +7,6 @@ import pytest
 
 from legation import Agent, Platform
 from legation.effects import AwaitNudge, Emit, Log, NextEvents, Now, Nudge, Publish, Transact
-from legation.runs.events import EventOrigin
 from legation.runs.followers import Followed, RunStalled, join, tail, tail_of_member
 from legation.runs.register import InFlight
 from legation.runs.run_watch import WatchFollowed
@@ -131,7 +130,7 @@ def watched(platform: Platform) -> WatchedRuns:
 @pytest.fixture
 def followed(platform: Platform) -> Followed:
     run = ClaimedRun("ada", "s", "r", "agent", "a", "{}", 0, 0)
-    return Followed(platform.context, "main", EventOrigin(run, "A"), "r", "/agents/a/runs/r/events")
+    return Followed(platform.context, "main", run, "A", "r", "/agents/a/runs/r/events")
 
 
 def fetch(after: int) -> Transact[Any]:

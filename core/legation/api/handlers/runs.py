@@ -46,7 +46,6 @@ from ...replay.redaction import (
 from ...runs.approvals import answer_calls, apply_replies, read_replies
 from ...runs.cancellation import cancel
 from ...runs.continuation import go_on, turn_at_pause
-from ...runs.events import EventOrigin
 from ...runs.followers import Followed, RunLeft, RunStalled, join, resume, tail, tail_of_member
 from ...runs.found_runs import find_top
 from ...runs.output import render_listed, run_json
@@ -165,8 +164,9 @@ def start_run(
     change = change_of_start(call, form, call.describe_resource(hosted.id, run_id))
     outcome: Outcome[str] | None = None if form.stream or form.background else Outcome()
     started = yield from start(call.context, hosted, new, change, outcome)
-    here = started.claim is not None
-    answer = refuse_start(call, new, started) or answer_at_once(call, hosted, new, form, here=here)
+    answer = refuse_start(call, new, started) or answer_at_once(
+        call, hosted, new, form, started.claim
+    )
     return answer or (yield from join_run(call, hosted.database, owner, run_id, outcome=outcome))
 
 
@@ -190,20 +190,23 @@ def refuse_start(
 
 
 def answer_at_once(
-    call: Call, hosted: Component, new: NewRun, form: StartForm | ForkForm, *, here: bool = False
+    call: Call,
+    hosted: Component,
+    new: NewRun,
+    form: StartForm | ForkForm,
+    claim: ClaimedRun | None = None,
 ) -> Answer | None:
     """Return the answer for a run that is stored; None where `form` asks to wait for its end.
 
-    `here`: this process begins to execute it now.
+    `claim`: the run, where this process begins to execute it now.
     """
     owner, session_id, run_id = new.owner, new.session_id, new.run_id
     if form.background:
         payload = {"run_id": run_id, "session_id": session_id, "status": RunState.PENDING.value}
         return json_response(202, payload)
     if form.stream:
-        run = ClaimedRun(owner, session_id, run_id, hosted.kind, hosted.id, "{}", 0, 0)
-        followed = _follow_run(call, hosted, EventOrigin(run, hosted.name))
-        return event_stream(tail(followed, 0, in_step=here))
+        run = claim or ClaimedRun(owner, session_id, run_id, hosted.kind, hosted.id, "{}", 0, 0)
+        return event_stream(tail(_follow_run(call, hosted, run), 0, in_step=claim is not None))
     return None
 
 
@@ -373,7 +376,7 @@ def run_events(
     if refusal := call.hold_place(own.hosted_as, stream=True, follows=True):
         return refusal
     seq, database = stopped.seq if stopped else query.after, own.hosted.database
-    followed = _follow_run(call, own.hosted, own.origin, _find_holder(row))
+    followed = _follow_own(call, own)
     if row.parent_run_id is None:
         return event_stream(tail(followed, seq))
     top_id = yield from find_top(database, row.owner, row.parent_run_id)
@@ -437,7 +440,7 @@ def resume_run(call: Call, form: ResumeForm) -> Program[Streamed | NoRun | TooMa
         return own
     if refusal := call.hold_place(own.hosted_as, stream=True, follows=True):
         return refusal
-    followed = _follow_run(call, own.hosted, own.origin, _find_holder(own.row))
+    followed = _follow_own(call, own)
     return event_stream(resume(followed, form.last_event_index + 1))
 
 
@@ -535,7 +538,7 @@ def _go_on(
     if not continued.kept:
         return Conflict(_NOT_PAUSED[RunState(continued.found)])
     if stream:
-        followed = _follow_run(call, own.hosted, own.origin, _find_holder(row))
+        followed = _follow_own(call, own)
         return event_stream(tail(followed, row.events))
     return (yield from join_run(call, database, row.owner, row.run_id, row.events, outcome))
 
@@ -545,14 +548,33 @@ def _find_holder(row: RunRow) -> str | None:
     return row.lease_by if row.status == RunState.RUNNING else None
 
 
+def _follow_own(call: Call, own: OwnRun) -> Followed:
+    """Return a run that is stored, and is to be streamed."""
+    row = own.row
+    return _follow_run(call, own.hosted, row.claim, _find_holder(row), row.parent_run_id)
+
+
 def _follow_run(
-    call: Call, hosted: Component | _Removed, origin: EventOrigin, holder: str | None = None
+    call: Call,
+    hosted: Component | _Removed,
+    run: ClaimedRun,
+    holder: str | None = None,
+    parent_run_id: str | None = None,
 ) -> Followed:
     """Return a run that is to be streamed, and which `holder` executes."""
-    run_id = origin.run.run_id
-    path = f"/{hosted.kind}s/{hosted.id}/runs/{run_id}/events"
+    path = f"/{hosted.kind}s/{hosted.id}/runs/{run.run_id}/events"
     token = None if call.surface.authenticator is None else call.watch_token()
-    return Followed(call.context, hosted.database, origin, run_id, path, token, holder)
+    return Followed(
+        call.context,
+        hosted.database,
+        run,
+        hosted.name,
+        run.run_id,
+        path,
+        token,
+        holder,
+        parent_run_id,
+    )
 
 
 def join_run(
@@ -605,11 +627,6 @@ class OwnRun:
     def hosted_as(self) -> tuple[str, str]:
         """The kind and id of what it is a run of."""
         return self.hosted.kind, self.hosted.id
-
-    @property
-    def origin(self) -> EventOrigin:
-        """Whose events those of the run are."""
-        return EventOrigin(self.row.claim, self.hosted.name, self.row.parent_run_id)
 
 
 def find_own_run(
