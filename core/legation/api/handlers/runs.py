@@ -538,8 +538,8 @@ def _go_on(
     if not continued.kept:
         return Conflict(_NOT_PAUSED[RunState(continued.found)])
     if stream:
-        followed = _follow_own(call, own)
-        return event_stream(tail(followed, row.events))
+        followed, here = _follow_own(call, own), continued.claim is not None
+        return event_stream(tail(followed, row.events, in_step=here))
     return (yield from join_run(call, database, row.owner, row.run_id, row.events, outcome))
 
 
