@@ -47,7 +47,10 @@ _Place: TypeAlias = tuple[str, str]
 
 @lru_cache(maxsize=TOPICS)
 def digest(name: str) -> str:
-    """Return what a topic or the id of a run is called between nodes: 12 characters."""
+    """Return what a topic or the id of a run is called between nodes: 12 characters.
+
+    Who waits for something and who tells it both ask for it.
+    """
     return urlsafe_b64encode(blake2b(name.encode(), digest_size=9).digest()).decode()
 
 

@@ -60,7 +60,15 @@ from .hosted.registry import Component, Registry, build
 from .hosted.retention import find_growth
 from .hosted.secret_sources import SecretFiles
 from .http.cors import Cors
-from .http.messages import Answer, Request, Response, Streamed, Unfinished, without_body
+from .http.messages import (
+    Answer,
+    Request,
+    Response,
+    Streamed,
+    Unfinished,
+    with_body,
+    without_body,
+)
 from .http.refusals import Fault, Refusal, StorageFull, TooManyRequests, respond
 from .http.trust_guard import TrustGuard
 from .lifecycle.audit_heads import AppendToFile, FileWriter, heads_jobs
@@ -711,7 +719,7 @@ class Platform:
             if isinstance(answer, Streamed):
                 body = self._stream_body(arrival, answer)
                 next(body)
-                return evolve(answer, body=body)
+                return with_body(answer, body)
             end_us: int = yield NOW
             self.telemetry.count_answer(arrival, answer.status, end_us)
             if arrival.recorded:
@@ -733,8 +741,6 @@ class Platform:
         answer = self._respond(outcome) if isinstance(outcome, Refusal) else outcome
         if request.method == "HEAD":
             answer = without_body(answer)
-        elif isinstance(answer, Streamed):
-            answer = evolve(answer, body=self.schema_guard.guard(answer.body))
         named = ((b"x-request-id", arrival.request_id.encode()),)
         return self._dispatcher.cors.add_headers(answer, request, named)
 
@@ -757,7 +763,7 @@ class Platform:
         whole = False
         try:
             yield NOW
-            end = yield from answer.body
+            end = yield from self.schema_guard.guard(answer.body)
             if end is None:
                 end_us: int = yield NOW
                 whole = True

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-import anyio
 import anyio.lowlevel
 from attrs import field
 
@@ -52,8 +51,8 @@ class Hub:
         event = self.native.make_event()
         events = self.state.next_events(run_id, after, event.set)
         if events is None:
-            await self._wait(event, timeout_seconds)
-            return (self.state.held_events(run_id, after) or ()) if event.is_set() else None
+            woken = await self._wait(event, timeout_seconds)
+            return (self.state.held_events(run_id, after) or ()) if woken else None
         if not events:
             await anyio.lowlevel.checkpoint()
         return events
@@ -74,10 +73,14 @@ class Hub:
         if not self.state.await_nudge(topic, since, event.set):
             await self._wait(event, timeout_seconds)
 
-    async def _wait(self, event: Event, seconds: float) -> None:
+    async def _wait(self, event: Event, seconds: float) -> bool:
+        """Wait for so long at most; return whether `event` was set, which is forgotten else."""
+        woken = False
         try:
             with self.native.limit(seconds):
                 await event.wait()
         finally:
-            if not event.is_set():
+            woken = event.is_set()
+            if not woken:
                 self.state.leave(event.set)
+        return woken

@@ -16,6 +16,7 @@ from legation.platform import MeasuredResponder
 from legation.values import define
 from legation_host import BodySource, Sink, Write
 
+from .clients import ClientWatch
 from .memo import Memo
 from .proxies import NO_PROXIES, Proxies
 from .render import DateClock
@@ -55,6 +56,7 @@ class ServerContext:
         memo: Of the heads of all connections, where that is switched on.
         in_flight: Requests being answered, streams aside.
         draining: Every answer from now on ends its connection.
+        clients: The watch on those of streams.
     """
 
     platform: MeasuredResponder
@@ -67,6 +69,7 @@ class ServerContext:
     soon: float = 0.0
     in_flight: int = 0
     draining: bool = False
+    clients: ClientWatch = field(factory=ClientWatch)
 
     def tick(self) -> None:
         """Look at the clocks."""

@@ -105,9 +105,12 @@ def stream_head(answer: Streamed, date: bytes, *, chunked: bool, close: bool) ->
     )
 
 
-def chunk(data: bytes) -> bytes:
-    """Frame `data`, which is not empty: an empty chunk would end the body."""
-    return b"%x\r\n%b\r\n" % (len(data), data)
+def chunk(data: bytes, end: bytes = b"") -> bytes:
+    """Frame `data`, which is not empty: an empty chunk would end the body.
+
+    `end`: what stands behind it, as `LAST_CHUNK` does.
+    """
+    return b"%x\r\n%b\r\n%b" % (len(data), data, end)
 
 
 def _lines(headers: Headers, without: frozenset[bytes]) -> bytes:

@@ -142,6 +142,7 @@ class Server:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._sweep)
+                nursery.start_soon(self._context.clients.run)
                 with self._accepting:
                     async with trio.open_nursery() as acceptors:
                         for listener in self.listeners:
@@ -154,6 +155,7 @@ class Server:
                 nursery.cancel_scope.cancel()
         finally:
             self._ended = True
+            self._context.clients.close()
             close_listeners(listener for listener in self.listeners if listener.fileno() >= 0)
 
     async def _accept(self, listener: socket.socket, nursery: trio.Nursery) -> None:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-import trio
-
+from legation.effects import Program
 from legation.http.messages import Streamed
 
 from .head import RequestHead
@@ -37,13 +36,15 @@ class ResponseStream:
         gone: The client went away.
     """
 
-    __slots__ = ("_answer", "_chunked", "_scope", "_wire", "gone")
+    __slots__ = ("_answer", "_chunked", "_ended", "_watched", "_whole", "_wire", "gone")
 
     def __init__(self, wire: Wire, answer: Streamed, head: RequestHead) -> None:
         self._wire = wire
         self._answer = answer
         self._chunked = not head.old
-        self._scope = trio.CancelScope()
+        self._whole = False  # the program has come to its end, and nothing is missing
+        self._ended = False  # the last chunk is sent
+        self._watched = False
         self.gone = False
 
     async def run(self, *, close: bool) -> StreamEnd:
@@ -54,22 +55,23 @@ class ResponseStream:
             Exception: What the program raised.
         """
         wire, answer = self._wire, self._answer
-        whole = False
         try:
             date = wire.context.clock.date
             await wire.send(stream_head(answer, date, chunked=self._chunked, close=close))
-            whole = wire.method == "HEAD"
-            if whole:
+            if wire.method == "HEAD":
+                self._whole = True
                 return StreamEnd.COMPLETE
             wire.enter(Phase.STREAM)
-            whole = await self._drive()
+            await self._drive()
         finally:
             answer.body.close()
-            if not whole:
+            if not self._whole:
                 self._cut()
-        if whole and self._chunked:
+        if not self._whole:
+            return StreamEnd.CUT
+        if self._chunked and not self._ended:
             await wire.send(LAST_CHUNK)
-        return StreamEnd.COMPLETE if whole else StreamEnd.CUT
+        return StreamEnd.COMPLETE
 
     def _cut(self) -> None:
         """See that no client takes the part that was sent for the whole.
@@ -80,45 +82,62 @@ class ResponseStream:
         if not self._chunked and not self.gone:
             self._wire.reset()
 
-    async def _drive(self) -> bool:
-        """Run the program beside a watch on the client; tell whether the body is whole."""
-        complete, failure = False, None
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._watch)
-            with self._scope:
-                try:
-                    run = self._wire.context.host.run
-                    complete = await run(self._answer.body, body=None, sink=self) is None
-                except Exception as error:  # noqa: BLE001 (raised below)
-                    failure = error
-            nursery.cancel_scope.cancel()
-        if failure is not None and not self.gone:
-            raise failure
-        return complete
+    async def _drive(self) -> None:
+        """Run the program, while the client is watched."""
+        wire = self._wire
+        clients, self._watched = wire.context.clients, True
+        clients.enter(wire.fd, self._hear)
+        try:
+            await wire.context.host.run(self._emit(), body=None, sink=self)
+        except BaseException as error:
+            self._whole = False
+            if not (self.gone and isinstance(error, Exception)):
+                raise
+        finally:
+            self._leave()
 
-    async def _watch(self) -> None:
+    def _emit(self) -> Program[None]:
+        """Emit the body.  That it is whole is known when the rest of it is sent."""
+        self._whole = (yield from self._answer.body) is None
+
+    def _hear(self) -> None:
         """End the stream when the client closes; keep what it sends for later, within bounds.
 
         A client that closes only its sending side is taken for gone: the two look the same
         until something is written, and a quiet stream would be held for nobody.
         """
-        guard = self._wire.guard
+        wire = self._wire
         try:
-            while data := await self._wire.receive():
-                guard.receive(data)
-                if guard.unread >= READ_AHEAD:
-                    return
+            data = wire.take()
         except ClientGone:
-            pass
-        self.gone = True
-        self._scope.cancel()
+            data = b""
+        if data:
+            wire.guard.receive(data)
+            if wire.guard.unread >= READ_AHEAD:
+                self._leave()
+        elif data is not None:
+            self.gone = True
+            self._leave()
+            wire.expire()
+
+    def _leave(self) -> None:
+        """Watch the client no longer."""
+        if self._watched:
+            self._watched = False
+            self._wire.context.clients.leave(self._wire.fd)
 
     async def send(self, data: bytes) -> None:
-        """Send `data` as one piece of the body; the host's sink."""
+        """Send `data` as one piece of the body, with the last chunk behind it where it is the last.
+
+        This is the host's sink.
+        """
         if not data:
             return
+        if self._chunked:
+            self._ended = self._whole
+            data = chunk(data, LAST_CHUNK if self._ended else b"")
         try:
-            await self._wire.send(chunk(data) if self._chunked else data)
+            await self._wire.send(data)
         except ClientGone:
             self.gone = True
             raise

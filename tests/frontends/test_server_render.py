@@ -4,7 +4,13 @@ import h11
 import pytest
 
 from legation.http.messages import Response, Streamed
-from legation_server.render import DateClock, chunk, response_bytes, stream_head
+from legation_server.render import (
+    LAST_CHUNK,
+    DateClock,
+    chunk,
+    response_bytes,
+    stream_head,
+)
 
 DATE = b"Sun, 06 Nov 1994 08:49:37 GMT"
 LENGTH = (b"content-length", b"5")
@@ -89,7 +95,7 @@ def test_an_empty_response_says_that_it_is_empty() -> None:
 def test_a_stream_is_framed_in_chunks() -> None:
     answer = Streamed(200, ((b"content-type", b"text/event-stream"), LENGTH), iter(()))  # type: ignore[arg-type]
     data = stream_head(answer, DATE, chunked=True, close=False)
-    data += chunk(b"x" * 300) + chunk(b"y") + b"0\r\n\r\n"
+    data += chunk(b"x" * 300) + chunk(b"y", LAST_CHUNK)
 
     _, headers, body = parse(data)
     assert body == b"x" * 300 + b"y"

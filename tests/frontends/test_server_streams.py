@@ -6,6 +6,7 @@ import pytest
 import trio
 
 from legation_server import Settings
+from legation_server.wire import Wire
 
 from .server_kit import ALIVE, serving
 from .server_kit import reset as reset_connection
@@ -63,6 +64,25 @@ async def test_a_request_behind_a_stream_is_answered_after_it() -> None:
 
         assert stream is not None and len(stream.chunks) == 3
         assert alive is not None and alive.json["path"] == "/alive"
+
+
+async def test_what_is_emitted_last_is_sent_with_the_last_chunk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sent: list[bytes] = []
+    give = Wire.give
+
+    def keep(wire: Wire, data: bytes) -> memoryview | None:
+        sent.append(data)
+        return give(wire, data)
+
+    monkeypatch.setattr(Wire, "give", keep)
+    async with serving() as served, served.client() as client:
+        await client.send(get("/events?2"))
+        await client.reply()
+
+    assert [data.partition(b"\r\n")[0] for data in sent] == [b"HTTP/1.1 200 OK", b"12"]
+    assert sent[-1].endswith(b"data: 1\n\n\r\n0\r\n\r\n")
 
 
 @pytest.mark.parametrize("how", ["close", "half-close", "reset"])

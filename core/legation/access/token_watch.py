@@ -61,7 +61,7 @@ class TokenWatch:
 
 def watch_token(authenticator: Authenticator, request: Request, now_us: int) -> TokenWatch:
     """Watch the token of `request`, which was accepted at `now_us`."""
-    header = tuple((b"authorization", value) for value in request.values(b"authorization"))
+    header = tuple([line for line in request.headers if line[0] == b"authorization"])
     asked = Request("GET", "/", header)
     claims = authenticator.read_token(asked, now_us)
     expires_us = claims.expires_us if isinstance(claims, Claims) else None

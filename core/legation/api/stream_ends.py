@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from attrs import evolve
-
 from ..access.authenticator import TokenRefused
 from ..access.token_watch import TokenWatch
 from ..effects import Emit, Now, Program, Sleep
-from ..http.messages import Streamed, Unfinished
+from ..http.messages import Streamed, Unfinished, with_body
 from ..http.sse import encode_token_end
 
 __all__ = ["end_with_token", "has_events"]
@@ -26,8 +24,10 @@ _EVENTS: Final = b"text/event-stream"
 
 def has_events(answer: Streamed) -> bool:
     """Return whether the body of `answer` is a stream of server-sent events."""
-    types = [value for name, value in answer.headers if name == b"content-type"]
-    return any(value.partition(b";")[0].strip() == _EVENTS for value in types)
+    for name, value in answer.headers:
+        if name == b"content-type" and value.partition(b";")[0].strip() == _EVENTS:
+            return True
+    return False
 
 
 def end_with_token(answer: Streamed, token: TokenWatch, path: str) -> Streamed:
@@ -40,7 +40,8 @@ def end_with_token(answer: Streamed, token: TokenWatch, path: str) -> Streamed:
         token: Of its caller.
         path: Of the request.
     """
-    return evolve(answer, body=_watch(answer.body, token, path if has_events(answer) else None))
+    watched = _watch(answer.body, token, path if has_events(answer) else None)
+    return with_body(answer, watched)
 
 
 def _watch(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from attrs import Factory, evolve, field
 
@@ -27,9 +27,11 @@ __all__ = [
     "Unfinished",
     "compact_json",
     "empty_response",
+    "event_stream",
     "json_bytes_response",
     "json_response",
     "text_response",
+    "with_body",
     "with_headers",
     "without_body",
 ]
@@ -37,6 +39,11 @@ __all__ = [
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
 JSON: Final = (b"content-type", b"application/json")
+_EVENT_STREAM: Final[Headers] = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+)
 _UNSAFE: Final = re.compile(rb"[\r\n\0]")
 
 
@@ -134,6 +141,8 @@ class Streamed:
 Answer: TypeAlias = Response | Streamed
 """What `Platform.answer` returns."""
 
+A = TypeVar("A", bound=Answer)
+
 
 compact_json: Final = make_encode(
     json.JSONEncoder(
@@ -143,19 +152,21 @@ compact_json: Final = make_encode(
 """Encode a value on one line, without spaces; NaN and infinity are a `ValueError`."""
 
 
-def _make_unchecked(status: int, headers: Headers, body: bytes) -> Response:
-    """Make a response of headers that were checked before, or are constants of ours."""
-    response = _new(Response)
-    _set_status(response, status)
-    _set_headers(response, headers)
-    _set_body(response, body)
-    return response
+def _make_unchecked(kind: type[A], status: int, headers: Headers, body: object) -> A:
+    """Make an answer of headers that were checked before, or are constants of ours."""
+    set_status, set_headers, set_body = _SETTERS[kind]
+    answer = _new(kind)
+    set_status(answer, status)
+    set_headers(answer, headers)
+    set_body(answer, body)
+    return answer
 
 
 _new: Final = object.__new__
-_set_status, _set_headers, _set_body = (
-    vars(Response)[name].__set__ for name in ("status", "headers", "body")
-)
+_SETTERS: Final[Mapping[type[Answer], list[Any]]] = {
+    kind: [vars(kind)[name].__set__ for name in ("status", "headers", "body")]
+    for kind in (Response, Streamed)
+}
 
 
 def with_headers(answer: Answer, more: Headers) -> Answer:
@@ -164,10 +175,17 @@ def with_headers(answer: Answer, more: Headers) -> Answer:
     Every answer passes here, so what was checked when it was made is not checked again:
     `evolve` would cost a fifth of the whole answer.
     """
-    headers = answer.headers + more
-    if isinstance(answer, Streamed):
-        return Streamed(answer.status, headers, answer.body)
-    return _make_unchecked(answer.status, headers, answer.body)
+    return _make_unchecked(type(answer), answer.status, answer.headers + more, answer.body)
+
+
+def with_body(answer: Streamed, body: Program[Unfinished | None]) -> Streamed:
+    """Return `answer` with another program that emits its body."""
+    return _make_unchecked(Streamed, answer.status, answer.headers, body)
+
+
+def event_stream(body: Program[Unfinished | None]) -> Streamed:
+    """Answer with the server-sent events that `body` emits."""
+    return _make_unchecked(Streamed, 200, _EVENT_STREAM, body)
 
 
 def without_body(answer: Answer) -> Answer:
@@ -188,7 +206,7 @@ def json_bytes_response(status: int, body: bytes, headers: Headers = ()) -> Resp
     framing = (JSON, (b"content-length", b"%d" % len(body)))
     if headers:
         return Response(status, (*framing, *headers), body)
-    return _make_unchecked(status, framing, body)
+    return _make_unchecked(Response, status, framing, body)
 
 
 def text_response(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from attrs import field
@@ -23,6 +24,7 @@ __all__ = [
     "ForeignEvent",
     "encode",
     "encode_departure",
+    "encode_stored",
     "encode_token_end",
     "heartbeat",
     "parse_last_event_id",
@@ -32,6 +34,9 @@ _LINE_BREAK: Final = re.compile(r"[\r\n]")
 # An id of ours; 18 digits keep `seq` within a signed 64 bit column.
 _EVENT_ID: Final = re.compile(rb"([A-Za-z0-9._~-]{1,128}):(0|[1-9][0-9]{0,17})")
 
+
+_LINES: Final = 4
+"""How many lines a stored event has: its id, its name, its data, and the empty one."""
 
 _EXPIRED: Final = "token_expired"
 
@@ -69,6 +74,22 @@ def encode(name: str, data: str, event_id: EventId | None = None) -> bytes:
         raise ValueError(f"more than one line in an event: {name!r}")
     head = "" if event_id is None else f"id: {event_id}\n"
     return f"{head}event: {name}\ndata: {data}\n\n".encode()
+
+
+def encode_stored(run_id: str, events: Sequence[tuple[int, str, str]]) -> bytes:
+    """Return stored events of the run `run_id`, each of which is its number, name and data.
+
+    They are as `encode` returns them; what is sent together is looked through and encoded once.
+
+    Raises:
+        ValueError: One has a line break in its name or data.
+    """
+    text = "".join(
+        [f"id: {run_id}:{seq}\nevent: {name}\ndata: {data}\n\n" for seq, name, data in events]
+    )
+    if text.count("\n") != _LINES * len(events) or "\r" in text:
+        raise ValueError(f"more than one line in an event of the run {run_id!r}")
+    return text.encode()
 
 
 def heartbeat() -> bytes:

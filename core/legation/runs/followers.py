@@ -19,10 +19,17 @@ from attrs import field
 from ..access.token_watch import TokenWatch
 from ..effects import Emit, Log, NextEvents, Now, Nudge, Program
 from ..http.messages import Unfinished, compact_json
-from ..http.sse import EventId, encode, encode_departure, encode_token_end, heartbeat
+from ..http.sse import (
+    EventId,
+    encode,
+    encode_departure,
+    encode_stored,
+    encode_token_end,
+    heartbeat,
+)
 from ..store.failures import StoreFailure
 from ..store.run_reads import EventsPage, FetchEvents
-from ..store.run_rows import StoredEvent
+from ..store.run_rows import ClaimedRun, StoredEvent
 from ..values import define, frozen
 from .events import ENDS, EventOrigin, RunCancelled, RunPaused, class_of, mark_final, run_id_of
 from .executor import ExecutorContext
@@ -44,6 +51,8 @@ _LEAST_SECONDS: Final = 0.01
 _TIMES: Final = 20
 """Who is told of events waits so many times as long as who has to ask: from a second on, as what
 tells it may be lost, and no longer than a stream is quiet."""
+_TOGETHER: Final = 64
+"""How many events are encoded together: what is more is sent meanwhile."""
 _DELETED: Final = "Run {} was deleted with its session"
 # Asked for whenever something was emitted, and made once.
 _NOW: Final = Now()
@@ -63,30 +72,33 @@ class Followed:
 
     Attributes:
         context: Of this process.
-        origin: Whose events the stream has.
+        run: Whose events the stream has.
+        name: Of its agent or team.
         top_id: The run in whose journal its events stand: itself, or the one it is part of.
         path: Of its events, for a client that is sent elsewhere.
         token: Of the client; None where it needs none.
         holder: The node that executes the run, as far as that is known.
+        parent_run_id: That of which the run is a part, if it is one.
     """
 
     context: ExecutorContext
     database: str
-    origin: EventOrigin
+    run: ClaimedRun
+    name: str
     top_id: str
     path: str
     token: TokenWatch | None = None
     holder: str | None = None
-
-    @property
-    def owner(self) -> str:
-        """Whose run it is."""
-        return self.origin.run.owner
+    parent_run_id: str | None = None
 
     @property
     def run_id(self) -> str:
         """The run whose events the stream has."""
-        return self.origin.run.run_id
+        return self.run.run_id
+
+    def make_origin(self) -> EventOrigin:
+        """Return the origin of an event that is stored nowhere."""
+        return EventOrigin(self.run, self.name, self.parent_run_id)
 
     @property
     def stays(self) -> bool:
@@ -148,7 +160,7 @@ class _Follower:
 
     Attributes:
         after: The number of the last event that it has.
-        origin: Whose stream it is.
+        make_origin: Makes the origin of the stream's events; None where there is no stream.
         over: Nothing more comes.
         ended: Nothing more is stored.
         is_over: Whether the process ends.
@@ -169,7 +181,7 @@ class _Follower:
     run_id: str
     after: int
     watched: WatchedRuns
-    origin: EventOrigin | None = None
+    make_origin: Callable[[], EventOrigin] | None = None
     indexed: bool = False
     over: bool = False
     ended: bool = False
@@ -194,6 +206,11 @@ class _Follower:
     def shown(self) -> int:
         """The number of the event behind which a client goes on."""
         return self.after
+
+    @property
+    def shown_id(self) -> str:
+        """The run whose events are shown."""
+        return self.run_id
 
     def listen(self, seconds: float, *, last: bool = False) -> Program[tuple[StoredEvent, ...]]:
         """Return the next events; none within `seconds`, or some less, or at the end.
@@ -257,12 +274,13 @@ class _Follower:
 
     def part(self) -> Program[tuple[StoredEvent, ...]]:
         """Return the last event of a run that was deleted, which is stored nowhere."""
-        if self.origin is None:
+        if self.make_origin is None:
             return ()
+        origin = self.make_origin()
         now_us = yield from Now()
-        sentence = _DELETED.format(self.origin.run.run_id)
+        sentence = _DELETED.format(origin.run.run_id)
         deleted = RunCancelled(sentence, sentence)
-        return mark_final((self.origin.encode(deleted, self.after + 1, now_us),))
+        return mark_final((origin.encode(deleted, self.after + 1, now_us),))
 
     def _mind(self, page: EventsPage, *, polls: bool) -> Program[None]:
         """Give the run up where nobody has held it for long; else see to it that it is watched."""
@@ -304,12 +322,16 @@ class _Follower:
 
     def show(self, events: tuple[StoredEvent, ...]) -> Program[bool]:
         """Emit what comes; return whether that was something."""
-        for event in events:
-            data = event.data
-            if self.indexed:
-                data = f'{data[:-1]},"event_index":{event.seq - 1}}}'
-            yield Emit(encode(event.name, data, EventId(self.run_id, event.seq)))
-        return bool(events)
+        chosen, run_id = self.choose(events), self.shown_id
+        for first in range(0, len(chosen), _TOGETHER):
+            yield Emit(encode_stored(run_id, chosen[first : first + _TOGETHER]))
+        return bool(chosen)
+
+    def choose(self, events: tuple[StoredEvent, ...]) -> Sequence[tuple[int, str, str]]:
+        """Return those of `events` that are shown: the number, the name and the data of each."""
+        if self.indexed:
+            return [(event.seq, event.name, _with_index(event)) for event in events]
+        return [(event.seq, event.name, event.data) for event in events]
 
     def go_on(self, followed: Followed) -> Program[Unfinished | None]:
         """Emit what comes until the run is over, a comment now and then while nothing does."""
@@ -362,19 +384,24 @@ class _MemberFollower(_Follower):
         """The number of the event behind which a client goes on."""
         return self.last_shown
 
-    def show(self, events: tuple[StoredEvent, ...]) -> Program[bool]:
-        """Emit what is the member's, until its run is over; return whether that was something."""
-        emitted = False
+    @property
+    def shown_id(self) -> str:
+        """The run whose events are shown."""
+        return self.member_id
+
+    def choose(self, events: tuple[StoredEvent, ...]) -> Sequence[tuple[int, str, str]]:
+        """Return what is the member's, until its run is over."""
+        chosen: list[tuple[int, str, str]] = []
         for event in events:
             if run_id_of(event) != self.member_id:
                 continue
             if event.seq > self.last_shown or event.final:
-                yield Emit(encode(event.name, event.data, EventId(self.member_id, event.seq)))
-                self.last_shown, emitted = event.seq, True
+                chosen.append((event.seq, event.name, event.data))
+                self.last_shown = event.seq
             if class_of(event.name) in ENDS:
                 self.over = True
                 break
-        return emitted
+        return chosen
 
 
 def join(
@@ -419,23 +446,25 @@ def join(
         watched.leave(follower.run)
 
 
-def tail(followed: Followed, after: int) -> Program[Unfinished | None]:
+def tail(followed: Followed, after: int, *, in_step: bool = False) -> Program[Unfinished | None]:
     """Emit the events behind `after` as they come, until the run is over.
 
-    A comment every 15 s keeps proxies from closing a quiet stream.
+    A comment every 15 s keeps proxies from closing a quiet stream.  `in_step`: nothing behind
+    `after` was stored before this process began to execute the run, so that it hears of it all.
     """
     follower = _follow(followed, after)
+    follower.in_step = in_step
     return followed.count(follower, follower.go_on(followed))
 
 
 def _follow(followed: Followed, after: int, *, indexed: bool = False) -> _Follower:
     return _Follower(
         followed.database,
-        followed.owner,
-        followed.run_id,
+        followed.run.owner,
+        followed.run.run_id,
         after,
         followed.watched,
-        followed.origin,
+        followed.make_origin,
         indexed=indexed,
         is_over=followed.is_over,
         holder=followed.holder,
@@ -450,11 +479,11 @@ def tail_of_member(followed: Followed, after: int) -> Program[Unfinished | None]
     """
     follower = _MemberFollower(
         followed.database,
-        followed.owner,
+        followed.run.owner,
         followed.top_id,
         0,
         followed.watched,
-        followed.origin,
+        followed.make_origin,
         is_over=followed.is_over,
         holder=followed.holder,
         member_id=followed.run_id,
@@ -493,6 +522,11 @@ def _resume(followed: Followed, follower: _Follower) -> Program[Unfinished | Non
             yield from follower.show((yield from follower.listen(POLL_SECONDS)))
     yield from _word("subscribed", run_id, status="running", current_event_count=page.last)
     return (yield from follower.go_on(followed))
+
+
+def _with_index(event: StoredEvent) -> str:
+    """Return the data of `event` with its place in the run."""
+    return f'{event.data[:-1]},"event_index":{event.seq - 1}}}'
 
 
 def _word(event: str, run_id: str, **fields: Any) -> Program[None]:

@@ -17,7 +17,6 @@ from ..store.run_rows import RunRow
 from ..store.run_states import RunState
 from ..values import frozen
 from .cancellation import cancel
-from .events import EventOrigin
 from .executor import ExecutorContext
 from .followers import Followed, tail, tail_of_member
 from .output import iso_time, run_output
@@ -108,9 +107,16 @@ def follow(context: ExecutorContext, found: FoundRun, after: int = 0) -> Program
     The stream of a run that nobody executes or ends is not whole.
     """
     row = found.row
-    origin = EventOrigin(row.claim, _name(context, row), row.parent_run_id)
     path = f"/{row.kind}s/{row.component_id}/runs/{row.run_id}/events"
-    followed = Followed(context, found.database, origin, row.run_id, path)
+    followed = Followed(
+        context,
+        found.database,
+        row.claim,
+        _name(context, row),
+        row.run_id,
+        path,
+        parent_run_id=row.parent_run_id,
+    )
     if row.parent_run_id is None:
         return (yield from tail(followed, after))
     top_id = yield from find_top(found.database, row.owner, row.parent_run_id)

@@ -17,6 +17,7 @@ from legation.http.sse import (
     ForeignEvent,
     encode,
     encode_departure,
+    encode_stored,
     encode_token_end,
     heartbeat,
     parse_last_event_id,
@@ -50,6 +51,22 @@ def test_the_bytes_of_a_stored_event() -> None:
     event = encode("RunContent", '{"event":"RunContent"}', EventId("r1", 7))
 
     assert event == b'id: r1:7\nevent: RunContent\ndata: {"event":"RunContent"}\n\n'
+
+
+@given(st.lists(st.tuples(st.integers(1, 1 << 40), st.text(), st.text())), run_ids)
+def test_stored_events_together_have_the_bytes_of_each(
+    events: list[tuple[int, str, str]], run_id: str
+) -> None:
+    events = [(seq, compact_json(name), compact_json(data)) for seq, name, data in events]
+    apart = [encode(name, data, EventId(run_id, seq)) for seq, name, data in events]
+
+    assert encode_stored(run_id, events) == b"".join(apart)
+
+
+@pytest.mark.parametrize("wrong", [(1, "a\nb", "{}"), (1, "a", "{}\n"), (1, "a", "{\r}")])
+def test_no_stored_event_has_a_line_break(wrong: tuple[int, str, str]) -> None:
+    with pytest.raises(ValueError, match="more than one line in an event of the run 'r1'"):
+        encode_stored("r1", [(2, "a", "{}"), wrong])
 
 
 def test_an_event_that_is_not_stored_has_no_id() -> None:

@@ -7,7 +7,6 @@ import pytest
 
 from legation import Agent, Platform
 from legation.effects import AwaitNudge, Emit, Log, NextEvents, Now, Nudge, Publish, Transact
-from legation.runs.events import EventOrigin
 from legation.runs.followers import Followed, RunStalled, join, tail, tail_of_member
 from legation.runs.register import InFlight
 from legation.runs.run_watch import WatchFollowed
@@ -131,7 +130,7 @@ def watched(platform: Platform) -> WatchedRuns:
 @pytest.fixture
 def followed(platform: Platform) -> Followed:
     run = ClaimedRun("ada", "s", "r", "agent", "a", "{}", 0, 0)
-    return Followed(platform.context, "main", EventOrigin(run, "A"), "r", "/agents/a/runs/r/events")
+    return Followed(platform.context, "main", run, "A", "r", "/agents/a/runs/r/events")
 
 
 def fetch(after: int) -> Transact[Any]:
@@ -171,6 +170,28 @@ def in_step(program: Any) -> Hand:
     hand = Hand(program)
     hand.until(NextEvents("r", 0, 0.05), events(1, 2))
     return hand
+
+
+def test_a_follower_of_a_run_that_begins_here_asks_for_nothing(
+    followed: Followed, watched: WatchedRuns
+) -> None:
+    hand = Hand(tail(followed, 0, in_step=True))
+    hand.until(NextEvents("r", 0, 1.0), None)
+    hand.until(NextEvents("r", 0, 2.0), events(1, 2))
+    hand.until(NextEvents("r", 2, 1.0), None)
+    hand.program.close()
+    assert len(watched) == 0
+
+
+def test_many_events_are_emitted_in_parts(followed: Followed) -> None:
+    program = tail(followed, 0, in_step=True)
+    assert isinstance(next(program), NextEvents)
+
+    first, rest = program.send(events(*range(1, 101))), next(program)
+
+    assert isinstance(first, Emit)
+    assert isinstance(rest, Emit)
+    assert [data.count(b"\n\n") for data in (first.data, rest.data)] == [64, 36]
 
 
 def test_a_follower_that_was_busy_until_the_hub_forgot_asks(

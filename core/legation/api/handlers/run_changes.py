@@ -14,7 +14,7 @@ from typing import Final
 from attrs import evolve, field
 
 from ...effects import Emit, Now, Program, Sleep, Transact
-from ...http.messages import Streamed, Unfinished, compact_json
+from ...http.messages import Streamed, Unfinished, compact_json, event_stream
 from ...http.refusals import Fault, TooManyRequests
 from ...http.sse import encode, encode_token_end, heartbeat
 from ...store.failures import StoreFailure
@@ -25,7 +25,6 @@ from ..call import Call
 from ..fields import integer, text
 from ..visible_runs import narrow_to_visible
 from .all_runs import describe_run, find_databases
-from .runs import SSE_HEADERS
 
 __all__ = ["RunChangesQuery", "find_watched", "watch_runs"]
 
@@ -109,7 +108,7 @@ def watch_runs(
     watches = [_Watch(name, visible) for name in databases] if visible else []
     snapshot = yield from _begin(watches)
     body = _watch(call, watches, snapshot, query.seconds)
-    return Streamed(200, SSE_HEADERS, _count(call, body))
+    return event_stream(_count(call, body))
 
 
 def _count(call: Call, body: Program[Unfinished | None]) -> Program[Unfinished | None]:

@@ -16,7 +16,7 @@ from ...http.messages import (
     Headers,
     Response,
     Streamed,
-    Unfinished,
+    event_stream,
     json_bytes_response,
     json_response,
 )
@@ -46,7 +46,6 @@ from ...replay.redaction import (
 from ...runs.approvals import answer_calls, apply_replies, read_replies
 from ...runs.cancellation import cancel
 from ...runs.continuation import go_on, turn_at_pause
-from ...runs.events import EventOrigin
 from ...runs.followers import Followed, RunLeft, RunStalled, join, resume, tail, tail_of_member
 from ...runs.found_runs import find_top
 from ...runs.output import render_listed, run_json
@@ -105,11 +104,6 @@ __all__ = [
     "with_claims",
 ]
 
-SSE_HEADERS: Final[Headers] = (
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-cache"),
-    (b"x-accel-buffering", b"no"),
-)
 _REPLAY_HEADERS: Final[Headers] = (
     (b"content-type", b"application/x-ndjson"),
     (b"content-disposition", b'attachment; filename="replay.run.jsonl"'),
@@ -174,7 +168,9 @@ def start_run(
     change = change_of_start(call, form, call.describe_resource(hosted.id, run_id))
     outcome: Outcome[str] | None = None if form.stream or form.background else Outcome()
     started = yield from start(call.context, hosted, new, change, outcome)
-    answer = refuse_start(call, new, started) or answer_at_once(call, hosted, new, form)
+    answer = refuse_start(call, new, started) or answer_at_once(
+        call, hosted, new, form, started.claim
+    )
     return answer or (yield from join_run(call, hosted.database, owner, run_id, outcome=outcome))
 
 
@@ -198,16 +194,23 @@ def refuse_start(
 
 
 def answer_at_once(
-    call: Call, hosted: Component, new: NewRun, form: StartForm | ForkForm
+    call: Call,
+    hosted: Component,
+    new: NewRun,
+    form: StartForm | ForkForm,
+    claim: ClaimedRun | None = None,
 ) -> Answer | None:
-    """Return the answer for a run that is stored; None where `form` asks to wait for its end."""
+    """Return the answer for a run that is stored; None where `form` asks to wait for its end.
+
+    `claim`: the run, where this process begins to execute it now.
+    """
     owner, session_id, run_id = new.owner, new.session_id, new.run_id
     if form.background:
         payload = {"run_id": run_id, "session_id": session_id, "status": RunState.PENDING.value}
         return json_response(202, payload)
     if form.stream:
-        run = ClaimedRun(owner, session_id, run_id, hosted.kind, hosted.id, "{}", 0, 0)
-        return _stream(tail(_follow_run(call, hosted, EventOrigin(run, hosted.name)), 0))
+        run = claim or ClaimedRun(owner, session_id, run_id, hosted.kind, hosted.id, "{}", 0, 0)
+        return event_stream(tail(_follow_run(call, hosted, run), 0, in_step=claim is not None))
     return None
 
 
@@ -369,11 +372,11 @@ def run_events(
     if refusal := call.hold_place(own.hosted_as, stream=True, follows=True):
         return refusal
     seq, database = stopped.seq if stopped else query.after, own.hosted.database
-    followed = _follow_run(call, own.hosted, own.origin, _find_holder(row))
+    followed = _follow_own(call, own)
     if row.parent_run_id is None:
-        return _stream(tail(followed, seq))
+        return event_stream(tail(followed, seq))
     top_id = yield from find_top(database, row.owner, row.parent_run_id)
-    return _stream(tail_of_member(evolve(followed, top_id=top_id), seq))
+    return event_stream(tail_of_member(evolve(followed, top_id=top_id), seq))
 
 
 @frozen
@@ -433,8 +436,8 @@ def resume_run(call: Call, form: ResumeForm) -> Program[Streamed | NoRun | TooMa
         return own
     if refusal := call.hold_place(own.hosted_as, stream=True, follows=True):
         return refusal
-    followed = _follow_run(call, own.hosted, own.origin, _find_holder(own.row))
-    return _stream(resume(followed, form.last_event_index + 1))
+    followed = _follow_own(call, own)
+    return event_stream(resume(followed, form.last_event_index + 1))
 
 
 def cancel_run(
@@ -531,8 +534,8 @@ def _go_on(
     if not continued.kept:
         return Conflict(_NOT_PAUSED[RunState(continued.found)])
     if stream:
-        followed = _follow_run(call, own.hosted, own.origin, _find_holder(row))
-        return _stream(tail(followed, row.events))
+        followed, here = _follow_own(call, own), continued.claim is not None
+        return event_stream(tail(followed, row.events, in_step=here))
     return (yield from join_run(call, database, row.owner, row.run_id, row.events, outcome))
 
 
@@ -541,18 +544,33 @@ def _find_holder(row: RunRow) -> str | None:
     return row.lease_by if row.status == RunState.RUNNING else None
 
 
+def _follow_own(call: Call, own: OwnRun) -> Followed:
+    """Return a run that is stored, and is to be streamed."""
+    row = own.row
+    return _follow_run(call, own.hosted, row.claim, _find_holder(row), row.parent_run_id)
+
+
 def _follow_run(
-    call: Call, hosted: Component | _Removed, origin: EventOrigin, holder: str | None = None
+    call: Call,
+    hosted: Component | _Removed,
+    run: ClaimedRun,
+    holder: str | None = None,
+    parent_run_id: str | None = None,
 ) -> Followed:
     """Return a run that is to be streamed, and which `holder` executes."""
-    run_id = origin.run.run_id
-    path = f"/{hosted.kind}s/{hosted.id}/runs/{run_id}/events"
+    path = f"/{hosted.kind}s/{hosted.id}/runs/{run.run_id}/events"
     token = None if call.surface.authenticator is None else call.watch_token()
-    return Followed(call.context, hosted.database, origin, run_id, path, token, holder)
-
-
-def _stream(events: Program[Unfinished | None]) -> Streamed:
-    return Streamed(200, SSE_HEADERS, events)
+    return Followed(
+        call.context,
+        hosted.database,
+        run,
+        hosted.name,
+        run.run_id,
+        path,
+        token,
+        holder,
+        parent_run_id,
+    )
 
 
 def join_run(
@@ -605,11 +623,6 @@ class OwnRun:
     def hosted_as(self) -> tuple[str, str]:
         """The kind and id of what it is a run of."""
         return self.hosted.kind, self.hosted.id
-
-    @property
-    def origin(self) -> EventOrigin:
-        """Whose events those of the run are."""
-        return EventOrigin(self.row.claim, self.hosted.name, self.row.parent_run_id)
 
 
 def find_own_run(
