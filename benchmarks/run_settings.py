@@ -1,4 +1,4 @@
-"""What two settings bring to a run: SQLite's `temp_store`, and the collector's thresholds.
+"""The gain of two settings for a run: SQLite's `temp_store`, and the collector's thresholds.
 
     python benchmarks/run_settings.py [ROUNDS] [--json FILE]
 

@@ -1,4 +1,4 @@
-"""How many statements, bytes and microseconds does a run cost the database, without a server?
+"""The statements, bytes and microseconds that a run costs the database, without a server.
 
     python benchmarks/run_statements.py [TREE ...]
 

@@ -114,7 +114,7 @@ class MeasuredResponder(Responder, Protocol):
 
     @property
     def telemetry(self) -> Telemetry:
-        """What answers are counted in."""
+        """The counters of answers."""
         ...
 
 

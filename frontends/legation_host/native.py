@@ -54,7 +54,7 @@ class Scope(Protocol):
 
 @frozen
 class Native:
-    """What makes them, and the clock that deadlines are times of."""
+    """The makers of events and scopes, and the clock that deadlines are times of."""
 
     make_event: Callable[[], Event]
     make_scope: Callable[..., Scope]

@@ -128,7 +128,7 @@ class Process:
 
     @property
     def registry(self) -> Registry:
-        """What the platform hosts."""
+        """The registry of all that the platform hosts."""
         return self.context.registry
 
 
@@ -236,7 +236,7 @@ class Call:
 
     @property
     def registry(self) -> Registry:
-        """What the platform hosts."""
+        """The registry of all that the platform hosts."""
         return self.context.registry
 
     def watch_token(self) -> TokenWatch | None:

@@ -44,7 +44,7 @@ class ImportedSession:
 
     @property
     def size(self) -> int:
-        """How many bytes its documents have."""
+        """The bytes of its documents."""
         return count_octets((self.state, self.metadata, self.summary))
 
 
@@ -71,7 +71,7 @@ class ImportedRun:
 
     @property
     def size(self) -> int:
-        """How many bytes its documents have, but for the state, which is kept once."""
+        """The bytes of its documents, but for the state, which is kept once."""
         return count_octets((self.input, self.output))
 
 
@@ -90,7 +90,7 @@ ANY_KNOWN: Final = Sql(
 
 @frozen
 class FoundSession:
-    """What is here of a session: nothing where `kind` is empty.
+    """The part of a session that is here: nothing where `kind` is empty.
 
     Attributes:
         updated_us: When it was changed last.
