@@ -212,7 +212,7 @@ class ImportSession(Unit[int | None]):
             if renewed is None:
                 return Undo(None)
             size, changed = renewed
-        new = yield from self._missing(dialect)
+        new = yield from self._find_new_runs(dialect)
         size += yield from self._insert(place, new)
         if self.summary:
             size += yield from self._summarize(place)
@@ -234,7 +234,7 @@ class ImportSession(Unit[int | None]):
         yield RENEW.of(session)
         return session.size - int(before), True
 
-    def _missing(self, dialect: Dialect) -> Statements[tuple[ImportedRun, ...]]:
+    def _find_new_runs(self, dialect: Dialect) -> Statements[tuple[ImportedRun, ...]]:
         named = text_array(dialect, [run.run_id for run in self.runs])
         stored = {row[0] for row in (yield ANY_KNOWN(runs=named))}
         return tuple(run for run in self.runs if run.run_id not in stored)
