@@ -505,7 +505,9 @@ def docs(session: nox.Session) -> None:
 
 COMPARED = frozenset({"migrate", "runs", "startup", "webhooks"})  # benchmarks that take its folder
 # Those that write their figures where they are told.
-WRITING = frozenset({"http_load", "memory", "model_stream", "scaling", "startup"})
+WRITING = frozenset(
+    {"first_event", "http_load", "memory", "model_stream", "run_floor", "scaling", "startup"}
+)
 # What benchmarks use, and what needs more than the session has.
 APART = frozenset(
     {"console", "fuzz_peer", "model_server", "peer", "plot", "run_cpu", "shapes", "steps"}
@@ -516,10 +518,10 @@ APART = frozenset(
 def bench(session: nox.Session) -> None:
     """Run the benchmarks, each one question: all of them, or those named after `--`.
 
-    `http_load` and `scaling` need `wrk`, a part of `scaling` needs `nginx`.  What some compare with
-    is installed once, in the session's folder, unless `LEGATION_PEER` names another.  The figures
-    are left in the session's folder, with a drawing of them; `benchmarks/plot.py` brings both to
-    the documentation.
+    `http_load`, `run_floor` and `scaling` need `wrk`, a part of `scaling` needs `nginx`.  What some
+    compare with is installed once, in the session's folder, unless `LEGATION_PEER` names another.
+    The figures are left in the session's folder, with a drawing of them; `benchmarks/plot.py`
+    brings both to the documentation.
     """
     install(session, "bench")
     tmp = Path(session.create_tmp()).resolve()

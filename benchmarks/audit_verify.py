@@ -88,11 +88,11 @@ def main(rows: int = ROWS) -> None:
     """Print how long writing and verifying take."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trail.ndjson"
-        written = write_export(path, rows)
+        write_seconds = write_export(path, rows)
         size = path.stat().st_size
-        seconds, verdict = verify_export(path)
+        verify_seconds, verdict = verify_export(path)
     print(f"{verdict.entries:,} rows in {verdict.pages:,} pages, {size / 1e6:.0f} MB")
-    print(f"written in {written:.1f} s, verified in {seconds:.1f} s of the processor")
+    print(f"written in {write_seconds:.1f} s, verified in {verify_seconds:.1f} s of the processor")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Does the console stay usable with 100,000 runs, and with a run of 5,000 events?
+"""The usability of the console with 100,000 runs, and with a run of 5,000 events.
 
     python benchmarks/console.py
 

@@ -1,4 +1,4 @@
-"""Does a page of sessions far back cost more than the first one?
+"""The cost of a page of sessions far back, against that of the first one.
 
     python benchmarks/pages.py [postgresql://…]
 

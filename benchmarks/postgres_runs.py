@@ -1,4 +1,4 @@
-"""What does a run cost on PostgreSQL, in CPU time of the node and of the server?
+"""The CPU time of a run on PostgreSQL, of the node and of the server.
 
     python benchmarks/postgres_runs.py postgresql://… [TREE]
 

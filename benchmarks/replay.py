@@ -1,4 +1,4 @@
-"""The price of a test by recordings: how long does it take to replay a thousand files?
+"""The price of a test by recordings: the time to replay a thousand files.
 
     python benchmarks/replay.py [FILES]     1,000 if it is not given
 

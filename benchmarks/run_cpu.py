@@ -1,4 +1,4 @@
-"""How much CPU does a run take in this tree, and how much in another one?
+"""The CPU time of a run in this tree, against that in another one.
 
     python benchmarks/run_cpu.py CHECKOUT [PAIRS]     CHECKOUT is a tree of the other version
 

@@ -1,4 +1,4 @@
-"""What two settings bring to a run: SQLite's `temp_store`, and the collector's thresholds.
+"""The gain of two settings for a run: SQLite's `temp_store`, and the collector's thresholds.
 
     python benchmarks/run_settings.py [ROUNDS] [--json FILE]
 
@@ -50,7 +50,7 @@ class Body:
         return content
 
 
-def written() -> int:
+def count_written_bytes() -> int:
     """Return how many bytes this process has handed to the kernel, as Linux counts them."""
     fields = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
     return int(fields["wchar"])
@@ -71,11 +71,11 @@ async def run_some(host: Host, platform: Platform) -> Figures:
             answer = await host.run(platform.answer(request), body=Body(form))
             assert answer.status == 200, answer
 
-    begun, before = time.process_time(), written()
+    begun, before = time.process_time(), count_written_bytes()
     async with trio.open_nursery() as nursery:
         for _ in range(AT_A_TIME):
             nursery.start_soon(run)
-    return (time.process_time() - begun) * 1e6 / EACH, (written() - before) / EACH
+    return (time.process_time() - begun) * 1e6 / EACH, (count_written_bytes() - before) / EACH
 
 
 def report(name: str, pairs: list[tuple[Figures, Figures]]) -> dict[str, float]:

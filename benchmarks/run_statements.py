@@ -1,4 +1,4 @@
-"""How many statements, bytes and microseconds does a run cost the database, without a server?
+"""The statements, bytes and microseconds that a run costs the database, without a server.
 
     python benchmarks/run_statements.py [TREE ...]
 
@@ -156,9 +156,9 @@ def work() -> None:
         desk.do(BEFORE, 8)
         counts: dict[str, Any] = {}
         for group in GROUPS:
-            made, written = desk.count(RUNS, group)
+            made, size = desk.count(RUNS, group)
             trees = {name: round(n / RUNS, 2) for name, n in desk.pages.most_common()}
-            counts[str(group)] = {"statements": made, "bytes": round(written), "trees": trees}
+            counts[str(group)] = {"statements": made, "bytes": round(size), "trees": trees}
         print(json.dumps(counts), flush=True)
         for line in sys.stdin:
             desk.empty_log()

@@ -1,4 +1,4 @@
-"""When another subject's quick run starts, while one subject has 300 runs in the background.
+"""The time until another subject's quick run starts, while one has 300 runs in the background.
 
     python benchmarks/fair_shares/turns.py
 

@@ -329,7 +329,7 @@ class Finding:
 
     @property
     def remedy(self) -> str:
-        """What to do about it, in a sentence."""
+        """The way to mend it, in a sentence."""
         _, _, name = self.path.partition(".")
         return FINDINGS[self.code].remedy.replace("NAME", name.partition(".")[0] or "NAME")
 

@@ -63,7 +63,7 @@ _LENGTH: Final = len(digest(""))
 
 
 class Hearer(Protocol):
-    """Where news of other nodes go: the state of this node, or what wakes those who wait there."""
+    """The receiver of news of other nodes: the state of this node, or what wakes the waiting."""
 
     def hear_nudge(self, key: str) -> object:
         """Note that another node did something for the topic with this digest."""

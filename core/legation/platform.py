@@ -122,7 +122,7 @@ class MeasuredResponder(Responder, Protocol):
 
     @property
     def telemetry(self) -> Telemetry:
-        """What answers are counted in."""
+        """The counters of answers."""
         ...
 
 

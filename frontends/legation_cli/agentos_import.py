@@ -74,7 +74,7 @@ def import_sessions(
 
 @frozen
 class _Import:
-    """What is imported from where, and to where.
+    """An import: its source, its options, and the databases that it goes to.
 
     Attributes:
         database: Where all of it goes; None: each session to the database of its agent or team.

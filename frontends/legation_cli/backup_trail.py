@@ -1,4 +1,4 @@
-"""What is read of a copy of a database: the version of its schema, and its audit trail."""
+"""The facts about a copy of a database: the version of its schema, and its audit trail."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["Trail", "read_state", "read_trail"]
 
 @frozen
 class Trail:
-    """What was found in the audit trail of a database; None where this release cannot read it."""
+    """The verdict on the audit trail of a database; None where this release cannot read it."""
 
     database: str
     verdict: Verdict | None
@@ -38,7 +38,7 @@ class Trail:
 
     @property
     def rows(self) -> int:
-        """How many rows it has, as far as that is known."""
+        """The number of its rows, as far as that is known."""
         return self.verdict.entries if isinstance(self.verdict, Intact) else 0
 
     @property

@@ -62,12 +62,12 @@ class Question:
 
     @property
     def prompt(self) -> str:
-        """What stands before the answer."""
+        """The text before the answer."""
         return _PROMPTS[self.form]
 
     @property
     def hint(self) -> str:
-        """What helps after an answer that is none."""
+        """The help after an answer that is none."""
         return _HINTS[self.form]
 
     @property

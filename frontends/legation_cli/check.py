@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
+from legation import Platform
 from legation.access.claims import claims_in_use
 from legation.access.rights import describe_need
 from legation.findings import SEVERITIES, Finding
@@ -21,6 +23,9 @@ from .json_output import always_json, json_option, print_json
 from .outlook import outlook_as_json, print_outlook, read_outlooks
 from .target import complete_platform, load_target, require_secrets
 from .terminal import show_table
+
+if TYPE_CHECKING:
+    from legation.runs.outlook import Outlook
 
 __all__ = ["check", "explain"]
 
@@ -77,6 +82,20 @@ def check(platform: str | None, with_runs: bool, strict: bool, as_json: bool) ->
       legation check platform.toml --strict
       legation check platform.toml --json | jq .unsafe
     """
+    made, outlooks = _load(platform, with_runs=with_runs)
+    report = _describe(made, outlooks)
+    if as_json:
+        print_json(_as_json(report))
+    else:
+        _print(report)
+    least = SEVERITIES.index("low" if strict else "medium")
+    grave = any(SEVERITIES.index(found.severity) >= least for found in report.findings)
+    if grave or not all(one.all_go_on for one in outlooks or ()):
+        raise SystemExit(1)
+
+
+def _load(platform: str | None, *, with_runs: bool) -> tuple[Platform, list[Outlook] | None]:
+    """Return the platform, and with `with_runs` the outlook of its runs."""
     from legation_host.databases import check_files, check_url
 
     with sentences():
@@ -87,45 +106,7 @@ def check(platform: str | None, with_runs: bool, strict: bool, as_json: bool) ->
         for name, url in made.databases.items():
             check_url(name, url)
         check_files(made.databases)
-        outlooks = read_outlooks(made) if with_runs else None
-    config = made.config
-    findings, growth = made.find_unsafe(), made.find_growth()
-    enforced = config.authorization_config if config.authorization else None
-    tools, channels = _tools(made.registry), _channels(made.registry)
-    routes = [
-        (route.method, route.template, describe_need(route.need, route.template, enforced))
-        for route in made.routes
-    ]
-    claims = claims_in_use(config.authorization_config, config.id) if config.authorization else ()
-    if as_json:
-        listed = [{"method": m, "path": p, "needs": n} for m, p, n in routes]
-        unsafe = [found.as_json() for found in findings if found.severity != "low"]
-        advice = [found.as_json() for found in findings if found.severity == "low"]
-        held = [{"of": t.of, "name": t.name, "agreement": t.agreement} for t in tools]
-        hooks = [{"id": one.name, "kind": one.kind, "webhook": one.webhook} for one in channels]
-        said = {"routes": listed, "claims": dict(claims), "tools": held, "channels": hooks}
-        runs = {} if outlooks is None else {"runs": [outlook_as_json(one) for one in outlooks]}
-        missing = [{"path": f.path, "message": f.message} for f in made.missing]
-        grows = [{"path": f.path, "message": f.message} for f in growth]
-        found = {"missing": missing, "unsafe": unsafe, "advice": advice, "grows": grows}
-        if config.prices is not None:
-            prices = [{"path": f.path, "message": f.message} for f in made.find_unpriced()]
-            found = {**found, "unpriced": prices}
-        print_json({**said, **runs, **found})
-    else:
-        _print(routes, claims, tools, channels)
-        for outlook in outlooks or ():
-            print_outlook(outlook)
-        _print_missing(made.missing)
-        for fault in growth:
-            click.echo(f"grows  {fault.path}: {fault.message}")
-        for fault in made.find_unpriced():
-            click.echo(click.style(f"price  {fault.path}: {fault.message}", fg="yellow"))
-        _print_findings(findings)
-    least = SEVERITIES.index("low" if strict else "medium")
-    grave = any(SEVERITIES.index(found.severity) >= least for found in findings)
-    if grave or not all(one.all_go_on for one in outlooks or ()):
-        raise SystemExit(1)
+        return made, read_outlooks(made) if with_runs else None
 
 
 @frozen
@@ -144,6 +125,46 @@ class _Hook:
     name: str
     kind: str
     webhook: str
+
+
+@frozen
+class _Report:
+    """The routes, tools and channels of a platform, and the faults of its configuration.
+
+    Attributes:
+        routes: The method, the path and the needs of each.
+        outlooks: None where runs are not asked for.
+        unpriced: None where no prices are configured.
+    """
+
+    routes: list[tuple[str, str, str]]
+    claims: tuple[tuple[str, str], ...]
+    tools: list[_Held]
+    channels: list[_Hook]
+    outlooks: list[Outlook] | None
+    missing: tuple[Fault, ...]
+    findings: tuple[Finding, ...]
+    growth: tuple[Fault, ...]
+    unpriced: tuple[Fault, ...] | None
+
+
+def _describe(made: Platform, outlooks: list[Outlook] | None) -> _Report:
+    config = made.config
+    enforced = config.authorization_config if config.authorization else None
+    return _Report(
+        [
+            (route.method, route.template, describe_need(route.need, route.template, enforced))
+            for route in made.routes
+        ],
+        claims_in_use(enforced, config.id) if enforced is not None else (),
+        _tools(made.registry),
+        _channels(made.registry),
+        outlooks,
+        made.missing,
+        made.find_unsafe(),
+        made.find_growth(),
+        None if config.prices is None else made.find_unpriced(),
+    )
 
 
 def _channels(registry: Registry) -> list[_Hook]:
@@ -173,18 +194,47 @@ def _agreement(tool: Tool) -> str:
     return "person" if tool.requires_confirmation else "none"
 
 
-def _print(
-    routes: list[tuple[str, str, str]],
-    claims: tuple[tuple[str, str], ...],
-    tools: list[_Held],
-    channels: list[_Hook],
-) -> None:
-    wide = max(len(path) for _, path, _ in routes)
-    _print_rows(("method", "path", "needs"), routes, wide)
-    _print_rows(("", "claim", "read from"), [("claim", *claim) for claim in claims], wide)
-    held = [("tool", f"{t.of}  {t.name}", _MEANING[t.agreement]) for t in tools]
-    _print_rows(("", "tool", "agreement"), held, wide)
-    hooks = [("channel", f"{one.kind}  {one.name}", one.webhook) for one in channels]
+def _as_json(report: _Report) -> dict[str, object]:
+    routes = [{"method": m, "path": p, "needs": n} for m, p, n in report.routes]
+    tools = [{"of": t.of, "name": t.name, "agreement": t.agreement} for t in report.tools]
+    hooks = [{"id": one.name, "kind": one.kind, "webhook": one.webhook} for one in report.channels]
+    known: dict[str, object] = {"routes": routes, "claims": dict(report.claims), "tools": tools}
+    known["channels"] = hooks
+    if report.outlooks is not None:
+        known["runs"] = [outlook_as_json(one) for one in report.outlooks]
+    known["missing"] = _faults_as_json(report.missing)
+    known["unsafe"] = [found.as_json() for found in report.findings if found.severity != "low"]
+    known["advice"] = [found.as_json() for found in report.findings if found.severity == "low"]
+    known["grows"] = _faults_as_json(report.growth)
+    if report.unpriced is not None:
+        known["unpriced"] = _faults_as_json(report.unpriced)
+    return known
+
+
+def _faults_as_json(faults: Sequence[Fault]) -> list[dict[str, str]]:
+    return [{"path": fault.path, "message": fault.message} for fault in faults]
+
+
+def _print(report: _Report) -> None:
+    _print_hosted(report)
+    for outlook in report.outlooks or ():
+        print_outlook(outlook)
+    _print_missing(report.missing)
+    for fault in report.growth:
+        click.echo(f"grows  {fault.path}: {fault.message}")
+    for fault in report.unpriced or ():
+        click.echo(click.style(f"price  {fault.path}: {fault.message}", fg="yellow"))
+    _print_findings(report.findings)
+
+
+def _print_hosted(report: _Report) -> None:
+    """Print the routes, and the claims, tools and channels that there are."""
+    wide = max(len(path) for _, path, _ in report.routes)
+    _print_rows(("method", "path", "needs"), report.routes, wide)
+    _print_rows(("", "claim", "read from"), [("claim", *claim) for claim in report.claims], wide)
+    tools = [("tool", f"{t.of}  {t.name}", _MEANING[t.agreement]) for t in report.tools]
+    _print_rows(("", "tool", "agreement"), tools, wide)
+    hooks = [("channel", f"{one.kind}  {one.name}", one.webhook) for one in report.channels]
     _print_rows(("", "channel", "webhook"), hooks, wide)
 
 

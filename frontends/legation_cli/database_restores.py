@@ -94,7 +94,7 @@ class Restore:
 
     @property
     def url(self) -> str:
-        """Where it goes to."""
+        """The URL that it goes to."""
         return self.platform.databases[self.name]
 
     @property

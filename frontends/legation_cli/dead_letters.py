@@ -306,7 +306,7 @@ def _describe_whole(one: _Selection) -> Program[list[dict[str, Any]]]:
 
 @frozen
 class _Deed:
-    """What is done with letters: its operation, its unit, its words."""
+    """A change of letters: its operation, its unit, its words."""
 
     operation: str
     make: MakeChange

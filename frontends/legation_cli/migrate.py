@@ -90,7 +90,7 @@ class _Invocation:
 
     @property
     def url(self) -> str:
-        """Where the database is."""
+        """The URL of the database."""
         return self.platform.databases[self.database]
 
     def say(self, line: str) -> None:

@@ -78,7 +78,7 @@ class Probe:
 
 @define(eq=False)
 class Examination:
-    """What probes have found, and the facts that they have noted.
+    """The findings of probes, and the facts that they have noted.
 
     Attributes:
         findings: In the order of the probes.

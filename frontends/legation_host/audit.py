@@ -54,7 +54,7 @@ class Trail:
 
     @property
     def waiting(self) -> int:
-        """How many entries are not stored yet."""
+        """The number of entries that are not stored yet."""
         return len(self._waiting)
 
     def record(self, entry: AuditEntry) -> None:

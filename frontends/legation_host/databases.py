@@ -57,7 +57,7 @@ class Database(Protocol):
 
     @property
     def name(self) -> str:
-        """What programs and the log call it."""
+        """The name that programs and the log use."""
         ...
 
     @property

@@ -150,7 +150,7 @@ class _Turn:
 
     @property
     def streams(self) -> Streams[Stream]:
-        """What the program has open; most programs open nothing."""
+        """The streams that the program has open; most programs open none."""
         if self.opened is None:
             self.opened = Streams()
         return self.opened

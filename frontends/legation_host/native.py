@@ -66,10 +66,10 @@ class Start(Protocol):
 
 @frozen
 class Native:
-    """What makes them, and the clock that deadlines are times of.
+    """The makers of events, scopes and tasks, and the clock that deadlines are times of.
 
     Attributes:
-        find_start: Returns what starts tasks in a group, which is the last that this task entered.
+        find_start: Returns the starter of tasks of a group, the last that this task entered.
     """
 
     make_event: Callable[[], Event]

@@ -146,7 +146,7 @@ class _UrlOptions:
 
     @property
     def fixed(self) -> tuple[object, ...]:
-        """What stays as long as the database is open."""
+        """The settings that stay as long as the database is open."""
         return self.place, self.pgbouncer, self.connections, self.hints is None
 
 
@@ -327,7 +327,7 @@ class PostgresDatabase:
 
     @property
     def hints(self) -> str | None:
-        """How the connection for hints between nodes is made, beside those counted.
+        """The address of the connection for hints between nodes, beside those counted.
 
         None where there are to be none.  It may hold a password.
         """

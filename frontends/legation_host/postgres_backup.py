@@ -11,9 +11,11 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import signal
 import subprocess
+import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from itertools import takewhile
 from pathlib import Path
@@ -102,28 +104,49 @@ class Programs:
             UnusableDatabase: It is not in PATH, or it failed.
         """
         program = self.find(words)
-        with (
-            subprocess.Popen(  # noqa: S603 (no shell, and the words are ours)
-                [program, *words[1:]],
-                env=self.environ,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                errors="replace",
-            ) as process
-        ):
-            try:
-                said, complaint = _wait(process, advance)
-            except BaseException:
-                process.kill()
-                raise
+        with ExitStack() as stack:
+            with _delay_interrupt():
+                process = stack.enter_context(self._start([program, *words[1:]]))
+                stack.callback(process.kill)  # which does nothing to one that has ended
+            said, complaint = _wait(process, advance)
         if process.returncode != 0:
             reason = complaint.strip() or f"ended with {process.returncode}"
             raise UnusableDatabase(
                 f"databases.{self.name}.url: {words[0]} failed: {reason[:_MOST_SAID]}"
             )
         return said
+
+    def _start(self, words: Sequence[str]) -> subprocess.Popen[str]:
+        return subprocess.Popen(  # noqa: S603 (no shell, and the words are ours)
+            words,
+            env=self.environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+        )
+
+
+@contextmanager
+def _delay_interrupt() -> Generator[None]:
+    """Let an interrupt (SIGINT) wait until the block has ended.
+
+    Python raises `KeyboardInterrupt` between any two instructions of the main thread, and so also
+    when a program has started and nothing refers to its process yet.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    if not callable(handler) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: received.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if received:
+            signal.raise_signal(signal.SIGINT)
 
 
 def _wait(process: subprocess.Popen[str], advance: Callable[[], object]) -> tuple[str, str]:

@@ -40,7 +40,7 @@ class Admission:
 
     @property
     def lacks(self) -> int:
-        """How many connections are to make room before the next one enters; 0 while there is some.
+        """The connections that are to make room before the next one enters; 0 while there is some.
 
         They are more than one, so that not every newcomer looks through all.
         """

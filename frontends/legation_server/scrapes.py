@@ -41,7 +41,7 @@ class Link:
 
     @property
     def events(self) -> int:
-        """What the selector is to look for."""
+        """The events that the selector is to look for."""
         return selectors.EVENT_READ | (selectors.EVENT_WRITE if self.unsent else 0)
 
 
@@ -61,7 +61,7 @@ class Scrapes:
 
     @property
     def due(self) -> float:
-        """When `advance` has something to do, if nothing else happens."""
+        """The time at which `advance` has something to do, if nothing else happens."""
         return self._rounds.due
 
     def become(self, pair: Pair) -> None:

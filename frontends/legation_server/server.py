@@ -202,7 +202,7 @@ class Server:
         nursery.start_soon(self._run, connection, refusal)
 
     def _make_room(self) -> None:
-        """Where all places are taken, end connections that are idle."""
+        """End connections that are idle, where all places are taken."""
         lacks = self._admission.lacks
         if not lacks or trio.current_time() < self._scan_due:
             return

@@ -127,7 +127,7 @@ class Child:
 
     @property
     def fields(self) -> dict[str, int]:
-        """What the log says of it."""
+        """The fields of its line in the log."""
         return {"pid": self.pid, "slot": self.slot}
 
 

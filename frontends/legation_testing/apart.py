@@ -44,7 +44,7 @@ class Loop:
     """
 
     watch: AwaitWatch | None = None
-    _asked: SimpleQueue[Asked | None] = field(factory=SimpleQueue[Any], init=False)
+    _requests: SimpleQueue[Asked | None] = field(factory=SimpleQueue[Any], init=False)
     _outcomes: SimpleQueue[StepResult | BaseException] = field(factory=SimpleQueue[Any], init=False)
     _thread: threading.Thread = field(init=False)
 
@@ -58,7 +58,7 @@ class Loop:
         Raises:
             BaseException: What the step raised that is no `Exception`.
         """
-        self._asked.put((step, timeout_seconds))
+        self._requests.put((step, timeout_seconds))
         outcome = self._outcomes.get()
         if isinstance(outcome, BaseException):
             raise outcome
@@ -66,7 +66,7 @@ class Loop:
 
     def close(self) -> None:
         """End the loop, with whatever is still going on there."""
-        self._asked.put(None)
+        self._requests.put(None)
         self._thread.join()
 
     @property
@@ -86,13 +86,13 @@ class Loop:
     def _halt(self) -> None:
         """Let who asked go on without an outcome; stand still until the loop is closed."""
         self._outcomes.put(StepResult(TimedOut(), 0.0))
-        self._asked.get()
-        self._asked.put(None)  # should the author's code go on nevertheless
+        self._requests.get()
+        self._requests.put(None)  # should the author's code go on nevertheless
         raise Halted
 
     async def _serve(self) -> None:
         # The loop is blocked while it waits: no task of the user's goes on, and no time passes.
-        while (asked := self._asked.get()) is not None:
+        while (asked := self._requests.get()) is not None:
             with trio.CancelScope() as scope:
                 await self._take(asked, scope)
                 return
@@ -114,7 +114,7 @@ class Loop:
                 self._outcomes.put(outcome)
             else:
                 self._outcomes.put(StepResult(outcome, trio.current_time() - started))
-            asked = self._asked.get()
+            asked = self._requests.get()
 
 
 async def _outcome(step: Step) -> Any:

@@ -89,7 +89,7 @@ class CachedModel:
 
     @property
     def provider(self) -> str:
-        """Who runs it."""
+        """The provider that runs it."""
         return self.model.provider
 
     def __getattr__(self, name: str) -> Any:

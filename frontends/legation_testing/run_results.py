@@ -210,7 +210,7 @@ class RunResult(Mapping[str, Any]):
 
     @property
     def status(self) -> RunStatus:
-        """How far it came."""
+        """The status that it came to."""
         status: RunStatus = self._members["status"]
         return status
 
@@ -245,7 +245,7 @@ class RunResult(Mapping[str, Any]):
 
     @property
     def reasoning_content(self) -> str | None:
-        """What was seen of the model's thoughts."""
+        """The thoughts of the model that were seen."""
         return self._text_or_none("reasoning_content")
 
     @property
@@ -255,12 +255,12 @@ class RunResult(Mapping[str, Any]):
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """What was sent as `metadata`."""
+        """The `metadata` that was sent."""
         return self._mapping("metadata")
 
     @property
     def metrics(self) -> RunMetrics:
-        """What it cost."""
+        """The metrics of the run."""
         return RunMetrics.of(self._mapping("metrics"))
 
     @property
@@ -280,7 +280,7 @@ class RunResult(Mapping[str, Any]):
 
     @property
     def error_type(self) -> str | None:
-        """What went wrong, for programs; None of a run that did not fail."""
+        """The kind of the error, for programs; None of a run that did not fail."""
         return self._text_or_none("error_type")
 
     @property

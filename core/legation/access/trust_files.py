@@ -83,7 +83,7 @@ class TrustFile:
 
     @property
     def next_us(self) -> int:
-        """When `at` is to be asked next, because the state may change by itself."""
+        """The time at which `at` is to be asked next, because the state may change by itself."""
         if self.state is not FileState.STALE:
             return NEVER
         return 0 if self.since_us is None else self.since_us + self.limit_us

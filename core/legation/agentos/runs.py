@@ -88,7 +88,7 @@ class ForeignRun:
 
     @property
     def size(self) -> int:
-        """How many bytes are stored of it, as far as it is known."""
+        """The bytes that are stored of it, as far as it is known."""
         return count_octets((self.row.input, compact_json(self.shown)))
 
 

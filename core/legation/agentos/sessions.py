@@ -62,7 +62,7 @@ class ForeignSession:
 
 @frozen
 class Options:
-    """How sessions are read.
+    """The options for reading sessions.
 
     Attributes:
         user: Whose sessions without a user become; None: nobody's.

@@ -129,7 +129,7 @@ class Process:
 
     @property
     def registry(self) -> Registry:
-        """What the platform hosts."""
+        """The registry of all that the platform hosts."""
         return self.context.registry
 
 

@@ -25,7 +25,7 @@ class RunsQuery(Protocol):
 
     @property
     def limit(self) -> int:
-        """How many runs a page has."""
+        """The number of runs of a page."""
         ...
 
     @property

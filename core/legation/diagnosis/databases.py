@@ -39,7 +39,7 @@ RETENTION_DAYS: Final = 2
 
 @frozen
 class DatabaseFacts:
-    """What a database said of itself, as far as it was asked.
+    """The answers of a database about itself, as far as it was asked.
 
     Attributes:
         now_us: The clock of this machine, when the server said its own.

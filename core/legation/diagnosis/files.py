@@ -62,7 +62,7 @@ class SyncTrial:
 
 @frozen
 class SqliteFacts:
-    """What is known of a SQLite database without opening it.
+    """The facts about a SQLite database that are known without opening it.
 
     Attributes:
         path: Of its file, as it is configured; None for one in memory.

@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 
 from ..effects import Fetch, FetchReply, Now, Program, Unreachable
 from ..findings import Finding, find
+from ..hosted.providers import Codec
 from ..hosted.registry import Component, Registry
 from ..http.refusals import Fault
 from ..http.retry_after import parse_http_date
-from ..models.http_settings import HostedModel
 from ..values import frozen
 from .clocks import judge_clock
 
@@ -55,13 +55,13 @@ def find_providers(registry: Registry, missing: Iterable[Fault]) -> tuple[Provid
     return tuple(found.values())
 
 
-def _models_of(component: Component) -> Iterator[HostedModel]:
+def _models_of(component: Component) -> Iterator[Codec]:
     for model in (component.model, *component.fallback, component.summarizer):
-        if isinstance(model, HostedModel):
+        if isinstance(model, Codec):
             yield model
 
 
-def _find_path(registry: Registry, model: HostedModel) -> str:
+def _find_path(registry: Registry, model: Codec) -> str:
     """Return the path of the table that describes `model`."""
     for named in registry.config.models:
         address = getattr(named, "base_url", None)

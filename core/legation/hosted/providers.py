@@ -16,7 +16,10 @@ from ..values import frozen
 from .abilities import is_duration
 from .secret_sources import SecretReader
 
-__all__ = ["model_of"]
+__all__ = ["Codec", "model_of"]
+
+Codec: TypeAlias = ChatCompletions | AnthropicMessages
+"""The models of a provider, which can be asked for the list of them."""
 
 Say: TypeAlias = Callable[[str, str], None]  # takes the path and the text of a fault
 
@@ -25,7 +28,7 @@ Say: TypeAlias = Callable[[str, str], None]  # takes the path and the text of a 
 class _Provider:
     """A provider of models: its codec, and the variable that has the key by default."""
 
-    codec: type[ChatCompletions | AnthropicMessages]
+    codec: type[Codec]
     key: str
 
 

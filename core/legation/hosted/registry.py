@@ -165,7 +165,7 @@ class Component(Abilities):
 
     @property
     def hosted(self) -> tuple[str, ...]:
-        """What runs may have been asked of that are for this one, as `ASKED_OF` of the store."""
+        """The targets of runs that this one answers, as `ASKED_OF` of the store."""
         whole = f"{self.kind}:{self.id}"
         return (whole,) if self.version is None else (whole, f"{whole}@{self.version}")
 
@@ -176,7 +176,7 @@ class Component(Abilities):
 
     @property
     def depth(self) -> int:
-        """How many teams are in one another here: none in an agent."""
+        """The number of teams that are in one another here: none in an agent."""
         below = max((member.depth for member in self.members), default=0)
         return below + 1 if self.kind == "team" else 0
 

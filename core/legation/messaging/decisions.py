@@ -82,7 +82,7 @@ class Decision:
 
     @property
     def database(self) -> str:
-        """Where the run is kept."""
+        """The database that keeps the run."""
         return self.channel.component.database
 
     @property

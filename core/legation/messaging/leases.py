@@ -67,7 +67,7 @@ class WorkerLeases:
 
     @property
     def lease_us(self) -> int:
-        """How long a node may be silent before its messages are taken over, in microseconds."""
+        """The microseconds that a node may be silent before its messages are taken over."""
         return self.context.lease_us
 
     @property

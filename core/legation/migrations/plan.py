@@ -54,7 +54,7 @@ class Move:
 
     @property
     def loses(self) -> tuple[str, ...]:
-        """What this move throws away, in words for people."""
+        """The data that this move throws away, in words for people."""
         return () if self.direction is Direction.UP else self.migration.loses
 
 

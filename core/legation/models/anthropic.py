@@ -239,7 +239,7 @@ class _Thinking:
 
     @property
     def text(self) -> str:
-        """What is shown of it."""
+        """The text that is shown of it."""
         return "".join(self.visible)
 
     def go_on(self, delta: dict[str, Any]) -> None:

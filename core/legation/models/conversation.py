@@ -275,7 +275,7 @@ class ModelProtocol(Protocol):
 
     @property
     def provider(self) -> str:
-        """Who runs the model."""
+        """The provider that runs the model."""
         ...
 
     def respond(self, prompt: Prompt, listener: Listener) -> Program[Reply]:

@@ -133,10 +133,6 @@ class HostedModel:
             max_bytes=self.max_bytes,
         )
 
-    def list_models(self, *, with_key: bool = True) -> Fetch:
-        """Return the cheapest request that is documented: no token is spent on it."""
-        raise NotImplementedError
-
     def small_question(self, path: str, headers: tuple[tuple[str, str], ...]) -> Fetch:
         """Return a request to `path` that asks for a little, and waits for no longer than that."""
         url = self.base_url.rstrip("/") + path

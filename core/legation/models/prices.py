@@ -43,7 +43,7 @@ class Priced(Protocol):
 
     @property
     def provider(self) -> str:
-        """Who runs it."""
+        """The provider that runs it."""
         ...
 
 

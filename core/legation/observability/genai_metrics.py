@@ -1,4 +1,4 @@
-"""What a meter counted, as OpenTelemetry's conventions for generative AI name it.
+"""The counts of a meter, as OpenTelemetry's conventions for generative AI name them.
 
 These are the numbers that Prometheus is shown, with the attributes of the spans.
 """

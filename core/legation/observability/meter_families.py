@@ -1,4 +1,4 @@
-"""What a meter counted, as Prometheus reads it: models, tools, queues and leases.
+"""The counts of a meter, as Prometheus reads them: models, tools, queues and leases.
 
 The labels are names of what is hosted, and few fixed words.
 """

@@ -52,7 +52,7 @@ class Reply:
 
     @property
     def answer(self) -> tuple[bool | None, str | None, str | None]:
-        """What it says, which may be the same of two replies."""
+        """The content of the reply, which may be the same of two."""
         return self.confirmed, self.note, render(self.result)
 
 

@@ -202,7 +202,7 @@ class Journal:
 
     @property
     def whole_cost(self) -> int | None:
-        """What the run has cost by now, with those of its members; None where that is not known."""
+        """The cost of the run by now, with its members; None where that is not known."""
         if self.cost is None:
             return self.paid
         return min(self.cost + (self.paid or 0), MOST_NANO)

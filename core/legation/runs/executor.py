@@ -156,7 +156,7 @@ class ExecutorContext:
 
     @property
     def lease_us(self) -> int:
-        """How long a node may be silent before it is taken for dead, in microseconds."""
+        """The microseconds that a node may be silent before it is taken for dead."""
         return round(self.registry.config.lease_seconds * 1_000_000)
 
     def weigh(self, subject: str) -> float:

@@ -133,7 +133,7 @@ class Followed:
 
     @property
     def watched(self) -> WatchedRuns:
-        """What is followed of its database."""
+        """The runs of its database that are followed."""
         return self.context.cluster.member(self.database).watched
 
     def count(

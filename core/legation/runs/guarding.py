@@ -311,7 +311,7 @@ class Guards:
 
     @property
     def members(self) -> dict[str, Any]:
-        """What the step of the last answer is stored with."""
+        """The members of the step of the last answer, as they are stored."""
         found: dict[str, Any] = {"guards": self._entries, "prompt": self._prompt}
         return {name: value for name, value in found.items() if value not in ([], None)}
 

@@ -81,7 +81,7 @@ class Distribution:
 
 @define(eq=False)
 class Tally:
-    """What was asked of one model or tool by one agent or team.
+    """The requests of one agent or team to one model or tool.
 
     Attributes:
         counts: How often, by the outcome.

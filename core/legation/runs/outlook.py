@@ -124,7 +124,7 @@ class Outlook:
 
     @property
     def runs(self) -> int:
-        """How many open runs there are."""
+        """The number of open runs."""
         return sum(self.outcomes.values())
 
     @property

@@ -76,7 +76,7 @@ class Taking(Protocol):
 
     @property
     def state(self) -> TurnState:
-        """How far it has come."""
+        """The state that it has come to."""
         ...
 
     def take(self) -> Program[Outcome]:
@@ -130,7 +130,7 @@ class LeaderToolSet:
 
     @property
     def tool_choice(self) -> str | None:
-        """What the model must call first."""
+        """The tool that the model must call first."""
         if self.team.mode != "route" or not self.team.members:
             return None
         return "*" if self.toolbox.tools else DELEGATE

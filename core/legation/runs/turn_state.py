@@ -163,7 +163,7 @@ class TurnState:
 
     @property
     def reasoning(self) -> str:
-        """What was seen of the model's thoughts, of one answer after the other."""
+        """The thoughts of the model that were seen, of one answer after the other."""
         return "\n\n".join([said.message.reasoning for said in self.said if said.message.reasoning])
 
     @property

@@ -100,12 +100,12 @@ class Exceeded:
 
     @property
     def unit(self) -> str:
-        """What the limit is of."""
+        """The unit of the limit."""
         return SHARES[self.share].unit
 
     @property
     def sentence(self) -> str:
-        """What is wrong and what to do, in one sentence."""
+        """The reason and the remedy, in one sentence."""
         limit = render_usd(self.limit) if self.share == "cost" else self.limit
         return SHARES[self.share].sentence.format(
             limit=limit, window=self.window, retry_after=self.retry_after

@@ -121,7 +121,7 @@ class Chosen:
 
 @frozen
 class CountChosen(ReadUnit[int]):
-    """How many letters are meant, beyond `limit` as well."""
+    """The number of letters that are meant, beyond `limit` as well."""
 
     chosen: ChooseLetters
 

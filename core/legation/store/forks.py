@@ -260,7 +260,7 @@ class RunFork:
 
     @property
     def size(self) -> int:
-        """How many bytes are stored for it beside its input."""
+        """The bytes that are stored for it beside its input."""
         return self.bytes + (0 if self.copy is None else self.copy.bytes)
 
     def open_session(self) -> Statements[bool]:

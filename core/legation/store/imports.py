@@ -44,7 +44,7 @@ class ImportedSession:
 
     @property
     def size(self) -> int:
-        """How many bytes its documents have."""
+        """The bytes of its documents."""
         return count_octets((self.state, self.metadata, self.summary))
 
 
@@ -71,7 +71,7 @@ class ImportedRun:
 
     @property
     def size(self) -> int:
-        """How many bytes its documents have, but for the state, which is kept once."""
+        """The bytes of its documents, but for the state, which is kept once."""
         return count_octets((self.input, self.output))
 
 
@@ -90,7 +90,7 @@ ANY_KNOWN: Final = Sql(
 
 @frozen
 class FoundSession:
-    """What is here of a session: nothing where `kind` is empty.
+    """The part of a session that is here: nothing where `kind` is empty.
 
     Attributes:
         updated_us: When it was changed last.
@@ -212,7 +212,7 @@ class ImportSession(Unit[int | None]):
             if renewed is None:
                 return Undo(None)
             size, changed = renewed
-        new = yield from self._missing(dialect)
+        new = yield from self._find_new_runs(dialect)
         size += yield from self._insert(place, new)
         if self.summary:
             size += yield from self._summarize(place)
@@ -234,7 +234,7 @@ class ImportSession(Unit[int | None]):
         yield RENEW.of(session)
         return session.size - int(before), True
 
-    def _missing(self, dialect: Dialect) -> Statements[tuple[ImportedRun, ...]]:
+    def _find_new_runs(self, dialect: Dialect) -> Statements[tuple[ImportedRun, ...]]:
         named = text_array(dialect, [run.run_id for run in self.runs])
         stored = {row[0] for row in (yield ANY_KNOWN(runs=named))}
         return tuple(run for run in self.runs if run.run_id not in stored)

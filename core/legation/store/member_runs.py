@@ -96,7 +96,7 @@ class StartMember(Unit[bool | None]):
             self.root.ask_lease(),
             KNOWN.of(self, owner=owner),
         )
-        asked = _asked(held)
+        asked = _is_cancel_requested(held)
         if asked is None or known:
             return Undo(asked)
         yield INSERT.of(self, owner=owner, session_id=session_id, run_no=numbers[0][0])
@@ -138,10 +138,10 @@ class CheckLease(ReadUnit[bool | None]):
 
     def statements(self, dialect: Dialect) -> Statements[bool | None]:
         """Yield one read."""
-        return _asked((yield self.root.ask_lease()))
+        return _is_cancel_requested((yield self.root.ask_lease()))
 
 
-def _asked(held: Rows) -> bool | None:
+def _is_cancel_requested(held: Rows) -> bool | None:
     """Return whether somebody asked to cancel the run; None when the lease is lost."""
     return held[0][0] is not None if held else None
 

@@ -51,7 +51,7 @@ class Sweep:
 
     @property
     def pruned(self) -> int:
-        """How much went in it, of all kinds."""
+        """The number of deletions in it, of all kinds."""
         return sum(self.counts.values())
 
     @property

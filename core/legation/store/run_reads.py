@@ -335,7 +335,7 @@ class FetchEvents(ReadUnit[EventsPage]):
 
 @frozen
 class RunProgress:
-    """How far a run has come: its status, the number of its last event, and as `EventsPage`."""
+    """The progress of a run: its status, the number of its last event, and as `EventsPage`."""
 
     status: str
     last: int
@@ -344,7 +344,7 @@ class RunProgress:
 
 @frozen
 class FindProgress(ReadUnit[Mapping[str, RunProgress]]):
-    """How far each of `runs` has come, by its id; without those that are not there.
+    """The progress of each of `runs`, by its id; without those that are not there.
 
     They are anybody's: it is for whoever was let in to follow them.
     """

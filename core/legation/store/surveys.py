@@ -1,4 +1,4 @@
-"""What an operator wants to know of a database and its server, in few reads beside whoever serves.
+"""The facts about a database and its server for an operator, in few reads beside whoever serves.
 
 None of them changes anything, and what they read is bounded.
 """

@@ -100,7 +100,7 @@ class Asked:
 
     @property
     def database(self) -> str:
-        """Where it is stored."""
+        """The database that it is stored in."""
         return COMPONENTS[self.ask.component][1]
 
 

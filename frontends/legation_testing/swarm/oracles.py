@@ -120,7 +120,7 @@ class Run:
 
     @property
     def pauses(self) -> int:
-        """How often it paused."""
+        """The number of its pauses."""
         return sum(one.name == "RunPaused" and one.run_id == self.run_id for one in self.events)
 
 
@@ -183,7 +183,7 @@ class Aftermath:
 
     @property
     def confirmed(self) -> Counter[tuple[str, str]]:
-        """How often each call was gone on with that a person confirmed: by its script and place."""
+        """The number of times that each confirmed call went on: by its script and place."""
         return Counter(
             _place_of(call, run)
             for run in self.of_clients
@@ -255,7 +255,7 @@ def _calls_of_tools(after: Aftermath) -> Iterator[str]:
 
 
 def _results(after: Aftermath) -> Iterator[str]:
-    """What a tool is said to have returned is what one did that was carried out."""
+    """Compare the result that a tool is said to have returned with those that were carried out."""
     for run in after.of_clients:
         for event in run.events:
             if event.name != "ToolCallCompleted" or event.call in run.settled:

@@ -153,7 +153,7 @@ class Script:
 
     @property
     def seconds(self) -> float:
-        """How long a function takes for it: as long as all of its calls would, and to begin."""
+        """The seconds that a function takes for it: those of all of its calls, and to begin."""
         calls = [call for number in range(len(self.steps)) for call in self._wait_seconds(number)]
         return _HEAD_SECONDS + sum(calls)
 

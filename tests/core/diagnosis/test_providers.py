@@ -12,7 +12,6 @@ from legation.diagnosis.providers import Provider, ask_provider, find_providers,
 from legation.effects import Fetch, FetchReply, Now, Unreachable
 from legation.models.anthropic import VERSION
 from legation.models.chat_completions import ChatCompletions
-from legation.models.http_settings import HostedModel
 from legation_testing import play
 
 NOW_US: Final = 1_767_225_600_000_000
@@ -73,11 +72,6 @@ def test_a_key_that_is_missing_is_not_sent() -> None:
     assert not any(one.keyed for one in found)
     sent = {name for one in found for name, _ in one.question.headers}
     assert sent == {"accept", "anthropic-version"}
-
-
-def test_a_model_that_says_nothing_of_a_list_has_none() -> None:
-    with pytest.raises(NotImplementedError):
-        HostedModel(id="m", base_url="https://host").list_models()
 
 
 def test_a_provider_is_asked_between_two_looks_at_the_clock() -> None:

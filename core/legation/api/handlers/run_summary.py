@@ -91,7 +91,7 @@ class _Sum:
 
     @property
     def runs(self) -> int:
-        """How many there are."""
+        """The number of runs."""
         return sum(self.states.values())
 
     def add(self, run: ListedRun, usage: Mapping[str, int]) -> None:

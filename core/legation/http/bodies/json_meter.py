@@ -78,7 +78,7 @@ class JsonMeter:
 
     @property
     def reason(self) -> str | None:
-        """What the text is too much of; None while it is within the limits."""
+        """The limit that the text exceeds; None while it is within the limits."""
         if self.depth > MAX_DEPTH:
             return f"nested deeper than {MAX_DEPTH} levels"
         return f"of more than {self.most} values" if self.values > self.most else None
