@@ -163,7 +163,7 @@ def _make_unchecked(kind: type[A], status: int, headers: Headers, body: object) 
 
 
 _new: Final = object.__new__
-_SETTERS: Final[Mapping[type[Answer], list[Any]]] = {
+_SETTERS: Final[Mapping[type[Any], list[Any]]] = {
     kind: [vars(kind)[name].__set__ for name in ("status", "headers", "body")]
     for kind in (Response, Streamed)
 }
