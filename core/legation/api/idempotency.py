@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import Final, TypeAlias
 
 from attrs import evolve
@@ -45,7 +45,7 @@ def answer_once(operation: str, attempt: Attempt, call: Call) -> Handled:
 
 
 def _under_a_key(
-    operation: str, attempt: Attempt, call: Call, sent: tuple[bytes, ...]
+    operation: str, attempt: Attempt, call: Call, sent: Sequence[bytes]
 ) -> Program[Answer | Refusal]:
     """Answer `call`, which has come with the keys `sent`; there may be one only."""
     key = _key(call, operation, sent)
@@ -77,7 +77,7 @@ def _under_a_key(
             return (yield from _do(seeded, attempt, body, key, fingerprint))
 
 
-def _key(call: Call, operation: str, sent: tuple[bytes, ...]) -> Key | Invalid:
+def _key(call: Call, operation: str, sent: Sequence[bytes]) -> Key | Invalid:
     principal = call.principal
     reason = None
     if len(sent) > 1 or not _KEY.fullmatch(sent[0]):
