@@ -19,7 +19,7 @@ import sqlite3
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import aclosing, closing, suppress
 from itertools import count
 from pathlib import Path
@@ -450,7 +450,7 @@ def test_the_simulator_sees_a_file_that_is_not_sound() -> None:
 class Hasty(SqliteDatabase):
     """Tells everybody, then does it: the planted fault."""
 
-    def _perform(self, batch: Sequence[Any]) -> None:
+    def _perform(self, batch: list[Any]) -> None:
         self._tell(batch)
         super()._perform(batch)
 
