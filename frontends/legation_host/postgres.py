@@ -1,4 +1,7 @@
-"""PostgreSQL behind an event loop: psycopg in worker threads, one hop per unit of work.
+"""PostgreSQL behind an event loop.
+
+A unit that writes is followed by the event loop itself, which waits for the server between its
+statements; one that reads, and may bring much, has a worker thread, so that it can be left alone.
 
 Connections are few and bounded, made when first needed and made anew when they break.  Two
 settings decide whether "acknowledged" means "stored" and whether a node that hangs can stop the
@@ -41,11 +44,13 @@ from .errors import BadDatabaseUrl, MissingDriver
 from .logs import Write, quiet
 from .names import Names, place_of_user
 from .postgres_transaction import Transaction
+from .socket_waits import SocketWaits, find_socket_waits
 from .units import failure
 from .wakeup import Wake, waker
 
 if TYPE_CHECKING:
     import psycopg
+    from psycopg.abc import PQGen
 
     from .postgres_exchange import Exchange
 
@@ -222,18 +227,19 @@ class _ServerConnection:
     Attributes:
         pooled: Others get the server's end of it between two transactions.
         due: When the unit on it is to be over, by `time.monotonic`.
+        wire: The socket, by a descriptor of our own.
     """
 
     driver: psycopg.Connection
     pooled: bool
     due: float = math.inf
     exchange: Exchange = field(init=False)
-    _wire: socket.socket = field(init=False)
+    wire: socket.socket = field(init=False)
     _closing: threading.Lock = field(factory=threading.Lock, init=False)
 
     def __attrs_post_init__(self) -> None:
         # A descriptor of our own: libpq closes its one when it likes, and the number is reused.
-        self._wire = socket.fromfd(self.driver.fileno(), socket.AF_INET, socket.SOCK_STREAM)
+        self.wire = socket.fromfd(self.driver.fileno(), socket.AF_INET, socket.SOCK_STREAM)
 
     def prolong(self) -> None:
         """Give the statement that comes next a time of its own."""
@@ -242,12 +248,12 @@ class _ServerConnection:
     def cut(self) -> None:
         """End it from another thread: whoever waits for the server gets an error at once."""
         with self._closing, suppress(OSError):
-            self._wire.shutdown(socket.SHUT_RDWR)
+            self.wire.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close it."""
         with self._closing:
-            self._wire.close()
+            self.wire.close()
         self.driver.close()
 
 
@@ -324,6 +330,7 @@ class PostgresDatabase:
         self._pooled = self._options.pgbouncer
         self._pooler_logged = self._options.pgbouncer
         self._logging = threading.Lock()
+        self._waits: SocketWaits | None = None
 
     @property
     def hints(self) -> str | None:
@@ -371,13 +378,35 @@ class PostgresDatabase:
     async def _run(self, unit: Unit[R]) -> R:
         place = _ConnectionPlace(self, unit)
         await self._enter(self.places, place)
-        reading = not unit.writes and not unit.exclusive
         try:
-            return await anyio.to_thread.run_sync(
-                place.run, abandon_on_cancel=reading, limiter=self._threads
-            )
+            if unit.writes and not unit.exclusive:
+                return await self._run_here(unit)
+            return await self._run_beside(place, left=not unit.exclusive)
+        except _Again:
+            return await self._run_beside(place, left=False)
         finally:
             place.leave()
+
+    async def _run_beside(self, place: _ConnectionPlace[R], *, left: bool) -> R:
+        """Run the unit on a thread; `left`: on its own, where the caller is cancelled."""
+        return await anyio.to_thread.run_sync(
+            place.run, abandon_on_cancel=left, limiter=self._threads
+        )
+
+    async def _run_here(self, unit: Unit[R]) -> R:
+        """Run `unit` on the event loop.
+
+        Raises:
+            _Again: A thread has to, which may wait for a connection, or between two tries.
+        """
+        waits = self._waits
+        if waits is None:
+            waits = self._waits = find_socket_waits()
+        await waits.leave_if_cancelled()
+        connection = self._take_idle(time.monotonic() + UNIT_SECONDS)
+        if connection is None:
+            raise _Again(failures.Unavailable())
+        return await waits.follow(self._try(unit, connection, used=True), connection.wire)
 
     async def _enter(self, places: anyio.CapacityLimiter, place: object) -> None:
         """Wait for one of `places`, which stand for connections, but not for ever."""
@@ -416,30 +445,31 @@ class PostgresDatabase:
             await anyio.to_thread.run_sync(self._discard_idle)
         self.names.close()
 
-    # From here on: worker threads.
+    # From here on: worker threads, and the event loop where it follows a unit that writes.
 
     def run_unit(self, unit: Unit[R]) -> R:
         """Run `unit` on this thread, again where the engine asks for that."""
         tries, due = 1, time.monotonic() + UNIT_SECONDS
         while True:
+            connection, used = self._take(due)
             try:
-                return self._try(unit, due)
+                return connection.driver.wait(self._try(unit, connection, used=used))
             except _Again as again:
                 if tries >= TRIES or time.monotonic() > due:
                     raise again.failure from again.__cause__
             time.sleep(BACKOFF.seconds(tries, random.random()))  # noqa: S311 (jitter)
             tries += 1
 
-    def _try(self, unit: Unit[R], due: float) -> R:
-        connection, used = self._take(due)
+    def _try(self, unit: Unit[R], connection: _ServerConnection, *, used: bool) -> PQGen[R]:
+        """Run `unit` on `connection`, and keep that for the next; `used`: it was there before."""
         settings = SETTINGS_OF_TRANSACTION if connection.pooled else None
         transaction = Transaction(connection.exchange, settings, connection.prolong)
         try:
-            return transaction.run(unit)
+            return (yield from transaction.run(unit))
         except self._driver.Error as error:
             raise self._judge(error, unit, connection, transaction.phase, used) from error
         finally:
-            self._give_back(connection)
+            yield from self._give_back(connection)
 
     def _judge(
         self,
@@ -483,23 +513,32 @@ class PostgresDatabase:
 
     def _take(self, due: float) -> tuple[_ServerConnection, bool]:
         """Return a connection, and whether it has been used before."""
-        with suppress(IndexError):
-            connection = self._idle.pop()
-            connection.due = due
-            self._busy.add(connection)
+        connection = self._take_idle(due)
+        if connection is not None:
             return connection, True
         try:
             return self._connect(due), False
         except self._driver.Error as error:
             raise failure(failures.Unavailable, error, self.name, self._log) from error
 
-    def _give_back(self, connection: _ServerConnection) -> None:
+    def _take_idle(self, due: float) -> _ServerConnection | None:
+        """Return a connection that is there; its unit is to be over when it is `due`."""
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            return None
+        connection.due = due
+        self._busy.add(connection)
+        return connection
+
+    def _give_back(self, connection: _ServerConnection) -> PQGen[None]:
         self._busy.discard(connection)
-        idle, driver = self._driver.pq.TransactionStatus.IDLE, connection.driver
-        if not driver.closed and driver.info.transaction_status != idle:
+        rests = connection.exchange.is_at_rest()
+        if not rests:
             with suppress(self._driver.Error):
-                driver.execute("rollback")
-        if self._closed or driver.closed or driver.info.transaction_status != idle:
+                yield from connection.exchange.roll_back()
+                rests = connection.exchange.is_at_rest()
+        if self._closed or not rests:
             connection.close()
         else:
             self._idle.append(connection)
@@ -519,6 +558,8 @@ class PostgresDatabase:
             as_text = import_module("psycopg.types.string").TextLoader
             driver.adapters.register_loader("json", as_text)
             driver.adapters.register_loader("jsonb", as_text)
+            arrays = import_module(".postgres_arrays", __package__)
+            driver.adapters.register_dumper(list, arrays.ListDumper)
             connection.pooled = connection.pooled or not self._is_direct(driver)
             if connection.pooled:
                 self.note_pooler()

@@ -216,7 +216,7 @@ class Snapshot:
             self.connection.execute("release savepoint unit")
 
     def _execute(self, statement: Statement) -> Any:
-        return self.exchange.perform((statement,))[0]
+        return self.connection.wait(self.exchange.perform((statement,)))[0]
 
 
 _DESCRIBE: Final = """select pg_export_snapshot(), current_schema(),

@@ -8,22 +8,24 @@ first finds out whether the connection still holds, before there is anything to 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 from attrs import field
 
 from legation.store import failures
-from legation.store.units import NO_ROWS, Dialect, Rows, Sql, Statement, Unit
+from legation.store.units import NO_ROWS, Dialect, Rows, Sql, Statement, Undo, Unit
 from legation.values import define
 
-from .units import carry_out, short
-
 if TYPE_CHECKING:
+    from psycopg.abc import PQGen
+
     from .postgres_exchange import Exchange
 
 __all__ = ["Transaction"]
 
 R = TypeVar("R")
+
+_Asked: TypeAlias = Statement | tuple[Statement, ...]
 
 MIGRATION_LOCK: Final = 0x6C656761  # "lega": names the advisory lock beside the schema's own hash
 
@@ -65,77 +67,120 @@ class Transaction:
     _held: list[Statement] = field(factory=list[Statement], init=False)
     _closing: frozenset[Sql] = field(default=frozenset(), init=False)
 
-    def run(self, unit: Unit[R]) -> R:
+    def run(self, unit: Unit[R]) -> PQGen[R]:
         """Run `unit` and commit, or roll back where it says so."""
-        if self.settings is None:
-            read = short(unit, Dialect.POSTGRESQL, self._read)
+        if self.settings is None and not (unit.writes or unit.exclusive or type(unit) in _LONGER):
+            read = yield from self._read(unit)
             if read is not None:
                 return read[0]
         self._held = [_BEGIN_WRITING if unit.writes else _BEGIN_READING]
         if self.settings is not None:
             self._held.append(self.settings)
         if unit.exclusive:
-            self._lock()
-            result, kept = carry_out(unit.statements(Dialect.POSTGRESQL), self._execute_alone)
+            yield from self._lock()
+            result, kept = yield from _carry_out(unit, self._answer_alone)
         else:
-            result, kept = self._carry_out(unit)
+            result, kept = yield from self._carry_out(unit)
         if self.phase != "commit":
-            self._end(kept=kept)
+            yield from self._end(kept=kept)
         return result
 
-    def _carry_out(self, unit: Unit[R]) -> tuple[R, bool]:
+    def _read(self, unit: Unit[R]) -> PQGen[tuple[R] | None]:
+        """Carry out a unit of one statement, outside of a transaction; see `units.short`."""
+        asked = 0
+
+        def once(statement: _Asked) -> PQGen[Rows]:
+            nonlocal asked
+            asked += 1
+            if asked > 1 or isinstance(statement, tuple):
+                raise _Longer
+            (rows,) = yield from self.exchange.perform((statement,))
+            return rows
+
+        try:
+            result, _ = yield from _carry_out(unit, once)
+        except _Longer:
+            _LONGER.add(type(unit))
+            return None
+        return (result,)
+
+    def _carry_out(self, unit: Unit[R]) -> PQGen[tuple[R, bool]]:
         self._closing = unit.closing
         try:
-            return carry_out(unit.statements(Dialect.POSTGRESQL), self._execute, self._execute_all)
+            return (yield from _carry_out(unit, self._answer))
         except Exception:
             if self._held:  # the unit's own error: one of the engine would have come before it
-                self._flush()
+                yield from self._flush()
             raise
 
-    def _read(self, statement: Statement) -> Rows:
-        """Carry out the only statement of a unit, outside of a transaction."""
-        (rows,) = self.exchange.perform((statement,))
-        return rows
-
-    def _execute(self, statement: Statement) -> Rows:
-        sql, held = statement.sql, self._held
-        held.append(statement)
+    def _answer(self, asked: _Asked) -> PQGen[Any]:
+        """Carry out what a unit yields, or hold it until there is a round trip to make."""
+        held = self._held
+        if isinstance(asked, tuple):
+            held += asked
+            return (yield from self._flush())[-len(asked) :]
+        sql = asked.sql
+        held.append(asked)
         if sql in self._closing and self.phase != "begin":
             self.phase = "commit"
             held.append(_COMMIT)
-            return self._flush()[-2]
-        if len(held) < MOST_HELD and self.exchange.is_silent(statement):
+            return (yield from self._flush())[-2]
+        if len(held) < MOST_HELD and self.exchange.is_silent(asked):
             return NO_ROWS
-        return self._flush()[-1]
+        return (yield from self._flush())[-1]
 
-    def _execute_all(self, statements: tuple[Statement, ...]) -> list[Rows]:
-        self._held += statements
-        return self._flush()[-len(statements) :]
+    def _answer_alone(self, asked: _Asked) -> PQGen[Any]:
+        """Carry out what a unit yields, each statement with a time of its own."""
+        found: list[Rows] = []
+        for statement in asked if isinstance(asked, tuple) else (asked,):
+            self.prolong()
+            self._held.append(statement)
+            found.append((yield from self._flush())[-1])
+        return found if isinstance(asked, tuple) else found[0]
 
-    def _execute_alone(self, statement: Statement) -> Rows:
-        self.prolong()
-        self._held.append(statement)
-        return self._flush()[-1]
-
-    def _flush(self) -> list[Rows]:
+    def _flush(self) -> PQGen[list[Rows]]:
         """Carry out what is held, in one round trip."""
         held, self._held = self._held, []
-        rows = self.exchange.perform(held)
+        rows = yield from self.exchange.perform(held)
         if self.phase == "begin":
             self.phase = "statements"
         return rows
 
-    def _lock(self) -> None:
+    def _lock(self) -> PQGen[None]:
         """Take the lock of migrations for this transaction, or fail at once."""
         self._held.append(_LOCK_SCHEMA(lock=MIGRATION_LOCK))
-        if not self._flush()[-1][0][0]:
+        if not (yield from self._flush())[-1][0][0]:
             raise failures.Busy("migration lock")
         self._held.append(_IMPATIENT)
 
-    def _end(self, *, kept: bool) -> None:
+    def _end(self, *, kept: bool) -> PQGen[None]:
         """Keep what was done, or drop it."""
         if kept and self.phase == "begin":
-            self._flush()
+            yield from self._flush()
         self.phase = "commit" if kept else self.phase
         self._held.append(_COMMIT if kept else _ROLLBACK)
-        self._flush()
+        yield from self._flush()
+
+
+def _carry_out(unit: Unit[R], answer: Callable[[_Asked], PQGen[Any]]) -> PQGen[tuple[R, bool]]:
+    """Run `unit` to its end, as `units.carry_out` does, where an answer is waited for."""
+    work = unit.statements(Dialect.POSTGRESQL)
+    try:
+        asked = next(work)
+        while True:
+            asked = work.send((yield from answer(asked)))
+    except StopIteration as stop:
+        outcome: R | Undo[R] = stop.value
+        if isinstance(outcome, Undo):
+            return cast(Undo[R], outcome).result, False
+        return outcome, True
+    finally:
+        work.close()
+
+
+class _Longer(Exception):
+    """More than one statement was yielded."""
+
+
+_LONGER: Final[set[type[Unit[Any]]]] = set()
+"""The reading units that have more than one statement."""

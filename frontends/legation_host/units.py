@@ -6,7 +6,7 @@ The other half, and the contract between them, is `legation.store.units`.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final, TypeVar, cast
 
 from legation.store.failures import Busy, Conflict, StoreFailure
@@ -22,23 +22,20 @@ R = TypeVar("R")
 def carry_out(
     statements: Work[R | Undo[R]],
     execute: Callable[[Statement], Rows],
-    together: Callable[[tuple[Statement, ...]], Sequence[Rows]] | None = None,
 ) -> tuple[R, bool]:
     """Run `statements` to their end; return the result, and whether what was done is to stay.
 
-    Those that are yielded at once are carried out by `together`, or one after the other.  What
-    either raises ends the unit: it is not thrown into the generator.
+    Those that are yielded at once are carried out one after the other.  What `execute` raises ends
+    the unit: it is not thrown into the generator.
     """
     try:
         asked = next(statements)
         rows: Any
         while True:
-            if not isinstance(asked, tuple):
-                rows = execute(asked)
-            elif together is not None:
-                rows = together(asked)
-            else:
+            if isinstance(asked, tuple):
                 rows = [execute(statement) for statement in asked]
+            else:
+                rows = execute(asked)
             asked = statements.send(rows)
     except StopIteration as stop:
         outcome: R | Undo[R] = stop.value

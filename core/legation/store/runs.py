@@ -292,21 +292,25 @@ class AppendEvents(Unit[bool | None]):
 
 # `lapsed` is for those who end the run of another, whose node must be gone.  That node may only
 # have been silent: what it stored since the run was looked at is not to be written over.
-FENCE: Final = f"""owner = :owner and run_id = :run_id and {EXECUTED_RUN}
-        and lease_by = :node and attempt = :attempt
+_LEASED: Final = f"""owner = :owner and run_id = :run_id and {EXECUTED_RUN}
+        and lease_by = :node and attempt = :attempt"""
+FENCE: Final = f"""{_LEASED}
         and (cast(:lapsed as bigint) = 0 or {has_lapsed("runs")})"""
 _PAUSED: Final = state_after(RunMove.PAUSE)
 _CANCELLED: Final = state_after(RunMove.CANCEL)
-FINISH: Final = fill_clock(
-    f"""update runs set status = :status, output = :output, reason = :reason,
+_FINISH: Final = f"""update runs set status = :status, output = :output, reason = :reason,
         usage = coalesce(cast(:usage as text), usage),
         model = :model, incident = :incident,
         input = coalesce(cast(:input as text), input),
         ended_us = :now_us, events = :last, lease_by = null, lease_us = null, state = null
-    where {FENCE} and {_GOES_ON} and (:status <> {literal(_PAUSED)} or cancel_us is null)
+    where {{fence}} and {_GOES_ON} and (:status <> {literal(_PAUSED)} or cancel_us is null)
         and (:status <> {literal(_CANCELLED)} or cancel_us is not null)
-        and (cast(:lapsed as bigint) = 0 or events = :before)
     returning {SHARE}"""
+# Two texts: PostgreSQL plans one that may look for a node anew each time, since it hopes that it
+# need not.
+FINISH: Final = Sql(_FINISH.format(fence=_LEASED))
+FINISH_LAPSED: Final = fill_clock(
+    _FINISH.format(fence=f"{_LEASED} and {has_lapsed('runs')} and events = :before")
 )
 WISH: Final = fill_clock(f"select cancel_us from runs where {FENCE} and {_GOES_ON}")
 _TOUCH: Final = f"""update sessions
@@ -420,7 +424,8 @@ class FinishRun(Unit[Ended]):
             output, events = self._shorten(output, self.message)
         size = self.bytes + count_octets((output, *[event.data for event in events]))
         touch = TOUCH_SESSION.of(self, bytes=size)
-        finish = FINISH.of(self, output=output, **self._fence())
+        ending = FINISH_LAPSED if self.lapsed else FINISH
+        finish = ending.of(self, output=output, **self._fence())
         if dialect is Dialect.SQLITE:
             touched, finished = yield touch, finish
             waiting = (yield NEXT.of(self)) if finished and touched[0][1] else NO_ROWS
