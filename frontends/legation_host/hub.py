@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TypeAlias
 
 import anyio.lowlevel
@@ -29,14 +30,11 @@ class Hub:
     """The state of this node, and those who wait for it to change."""
 
     state: NodeState[Wake] = field(factory=NodeState[Wake])
-    _native: Native | None = field(default=None, init=False)
 
-    @property
+    @cached_property
     def native(self) -> Native:
         """The maker of events and scopes of the event loop that all who wait here are in."""
-        if self._native is None:
-            self._native = find_native()
-        return self._native
+        return find_native()
 
     def publish(self, run_id: str, events: Sequence[StoredEvent]) -> None:
         """Keep `events` for a while and wake who follows `run_id`."""
@@ -82,7 +80,6 @@ class Hub:
 
     async def _wait(self, event: Event, seconds: float) -> bool:
         """Wait for so long at most; return whether `event` was set, which is forgotten else."""
-        woken = False
         try:
             with self.native.limit(seconds):
                 await event.wait()
