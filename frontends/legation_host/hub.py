@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TypeAlias
 
 import anyio.lowlevel
@@ -75,7 +76,6 @@ class Hub:
 
     async def _wait(self, event: Event, seconds: float) -> bool:
         """Wait for so long at most; return whether `event` was set, which is forgotten else."""
-        woken = False
         try:
             with self.native.limit(seconds):
                 await event.wait()

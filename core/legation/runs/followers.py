@@ -1,9 +1,9 @@
 """The followers of a run: to its end, or event by event from wherever a client stopped.
 
 The hub of this node tells them what is stored here.  What counts is the database: a follower asks
-it at first, and when `runs.watched_runs` has something to look at; every second where no watcher
-goes round.  So the same program follows a run of this node, of another one, and one that ended long
-ago.
+it at first, unless the run begins here, and when `runs.watched_runs` has something to look at;
+every second where no watcher goes round.  So the same program follows a run of this node, of
+another one, and one that ended long ago.
 
 A run may come to no end: it is deleted with its session, or nobody can store its end.  Its
 followers get an answer that says so, and do not wait for ever.

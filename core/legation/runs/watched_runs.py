@@ -1,8 +1,9 @@
 """The runs of one database that somebody follows here, and what is known of each.
 
-A follower asks the database at first, and then no more than it has to: the executor of a run of
-this process notes what it has stored, and a watcher (`runs.run_watch`) asks for the runs of other
-nodes, once for all who follow them.  Here each follower sees whether there is anything to look at.
+A follower asks the database at first, unless the run begins here, and then no more than it has to:
+the executor of a run of this process notes what it has stored, and a watcher (`runs.run_watch`)
+asks for the runs of other nodes, once for all who follow them.  Here each follower sees whether
+there is anything to look at.
 
 Where no watcher goes round, as in a process that is frozen between its requests, a follower asks
 by itself.
