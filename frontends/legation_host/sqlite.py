@@ -73,6 +73,10 @@ R = TypeVar("R")
 GROUP: Final = 64
 """Units in one commit at most: bounds how long the first of them waits for the last."""
 
+JOIN_SECONDS: Final = 1.0
+"""For so long a group takes in what is queued meanwhile: behind a slow unit others have their own
+time."""
+
 IDLE_SECONDS: Final = 1.0
 """After so long without a write the WAL is brought home."""
 
@@ -520,6 +524,7 @@ class SqliteDatabase:
         Tell whether what all of them did is to stay.
         """
         execute = make_execute(self._writer)
+        joinable = time.monotonic() + JOIN_SECONDS
         for ticket in batch:  # it grows at its end
             ticket.error = None
             try:
@@ -528,7 +533,7 @@ class SqliteDatabase:
                 return False
             if not kept:
                 return False
-            if ticket is batch[-1]:
+            if ticket is batch[-1] and time.monotonic() < joinable:
                 self._gather(batch)
         return True
 
