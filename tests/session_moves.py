@@ -21,7 +21,7 @@ from legation.store.session_pages import ListSessions
 from legation.store.sessions import CreateSession, DeleteSessions, SessionChange, UpdateSession
 from legation.store.units import Unit
 
-__all__ = ["KEPT", "KINDS", "MOVES", "OWN", "OWNERS", "SessionMove", "list_kind"]
+__all__ = ["BEGINNING", "KEPT", "KINDS", "MOVES", "OWN", "OWNERS", "SessionMove", "list_kind"]
 
 OWNERS: Final = ("ada", "eve")
 KINDS: Final = ("agent", "team")
@@ -110,6 +110,14 @@ MOVES: Final = st.lists(
     ),
     max_size=30,
 )
+
+BEGINNING: Final = tuple(
+    SessionMove(name, owner, f"s{number}", kind, 5)
+    for owner in OWNERS
+    for number, kind in enumerate(KINDS, 1)
+    for name in ("insert", "keep")
+)
+"""What is there before: of each owner and kind a session, and a number that is kept."""
 
 
 def list_kind(owner: str, kind: str) -> ListSessions[str]:

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import Phase, given, settings
 
 from legation.migrations.catalogue import CATALOGUE
-from legation.store.session_counts import MOST_COUNTED, KeepSessionCount
+from legation.store.session_counts import KEEP, LOCK, MOST_COUNTED, KeepSessionCount
 from legation.store.sessions import CreateSession, DeleteSessions
 
 from ..drivers import Driver, PostgresDriver
-from ..session_moves import KEPT, KINDS, MOVES, OWN, OWNERS, SessionMove, list_kind
+from ..session_moves import BEGINNING, KEPT, KINDS, MOVES, OWN, OWNERS, SessionMove, list_kind
 from .migrating import driver_of, move
 
 BEFORE: Final = CATALOGUE.versions[-2]
@@ -58,7 +58,7 @@ def test_the_number_is_right_after_every_move(driver: Driver) -> None:
     def check(moves: list[SessionMove]) -> None:
         for table in ("session_counts", "runs", "sessions", "usage", "background"):
             driver.ask(f"delete from {table}")
-        for one in moves:
+        for one in (*BEGINNING, *moves):
             driver.ask(one.text) if one.text else driver.run(one.unit)
             is_right(driver)
 
@@ -122,12 +122,32 @@ def test_who_keeps_the_number_waits_for_those_who_looked_for_it(
         other.ask("set constraints all immediate")
         thread = Thread(target=keeper.run, args=(KeepSessionCount("ada", "agent"),))
         thread.start()
-        while not filled.ask("select 1 from pg_locks where not granted"):
+        while thread.is_alive() and not filled.ask("select 1 from pg_locks where not granted"):
             pass
         other.ask("commit")
         thread.join()
 
     assert len(filled.ask("select 1 from session_counts")) == 1
+    is_right(filled)
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_who_changes_a_session_waits_for_the_one_who_keeps_the_number(
+    filled: PostgresDriver, postgres: str, change: str
+) -> None:
+    filled.run(KeepSessionCount("ada", "agent"))
+    filled.ask(CHANGES["insert"].replace("'old', 'agent', 'c', 1", "'new', 'agent', 'c', 99"))
+    with closing(PostgresDriver(postgres)) as other, closing(PostgresDriver(postgres)) as keeper:
+        keeper.ask("begin")
+        keeper.ask(LOCK.text)
+        thread = Thread(target=other.ask, args=(change,))
+        thread.start()
+        while thread.is_alive() and not filled.ask("select 1 from pg_locks where not granted"):
+            pass
+        keeper.execute(KEEP.psycopg_text, KEEP(owner="ada", kind="agent", until_us=9))
+        keeper.ask("commit")
+        thread.join()
+
     is_right(filled)
 
 

@@ -15,7 +15,7 @@ from typing import Final
 from ..values import frozen
 from .units import Dialect, Sql, Statements, Unit
 
-__all__ = ["COUNT", "KEEP", "MOST_COUNTED", "KeepSessionCount", "count_sessions"]
+__all__ = ["COUNT", "KEEP", "LOCK", "MOST_COUNTED", "KeepSessionCount", "count_sessions"]
 
 MOST_COUNTED: Final = 256
 """So many sessions that were not kept are counted quickly: in 12 microseconds."""

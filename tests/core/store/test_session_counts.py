@@ -13,7 +13,7 @@ from legation.store.sessions import DeleteSessions
 from legation.store.units import Dialect
 
 from ...one_database import Database
-from ...session_moves import KEPT, KINDS, MOVES, OWN, OWNERS, SessionMove, list_kind
+from ...session_moves import BEGINNING, KEPT, KINDS, MOVES, OWN, OWNERS, SessionMove, list_kind
 
 MANY: Final = MOST_COUNTED + 44
 FILL: Final = """
@@ -87,7 +87,7 @@ def test_the_row_goes_with_the_last_session_that_it_counts() -> None:
 @given(MOVES)
 def test_the_number_is_right_after_every_move(moves: list[SessionMove]) -> None:
     database = Database()
-    for move in moves:
+    for move in (*BEGINNING, *moves):
         database.ask(move.text) if move.text else database.run(move.unit)
 
         for owner in OWNERS:
