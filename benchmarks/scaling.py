@@ -7,7 +7,7 @@ Needs `wrk`.  Parts, each measured in turns, 64 connections:
 * routes: the time to find one among 50 and among 5,000, in process
 * agents: `GET /agents/agent-0` of 10 and of 1,000
 * sessions: the first page of a caller's 100 sessions, among no others and among 100,000; and of
-  a caller's 10,000, which are counted for the page's `total_count`
+  a caller's 10,000, whose number the page has as its `total_count`
 * messages: a signed delivery that comes again and again, to an empty inbox and to one that has
   seen 100,000 messages
 * workers: `GET /agents` of one worker and of two

@@ -49,6 +49,12 @@ def _sqlite_table(connection: sqlite3.Connection, table: str) -> Iterator[str]:
     kinds = {"pk": "primary key", "u": "unique"}
     for _, origin, columns, sql in indexes:
         yield f"  {sql}" if sql else f"  {kinds[origin]} ({columns})"
+    triggers = connection.execute(
+        "select sql from sqlite_master where type = 'trigger' and tbl_name = ? order by name",
+        (table,),
+    ).fetchall()
+    for (sql,) in triggers:
+        yield f"  {' '.join(sql.split())}"
 
 
 _POSTGRES_TABLES: Final = """
@@ -68,7 +74,7 @@ _POSTGRES_COLUMNS: Final = """
 _POSTGRES_CONSTRAINTS: Final = """
     select t.relname, pg_get_constraintdef(k.oid)
     from pg_class t join pg_constraint k on k.conrelid = t.oid
-    where t.relnamespace = current_schema()::regnamespace and k.contype <> 'n'
+    where t.relnamespace = current_schema()::regnamespace and k.contype not in ('n', 't')
     order by k.contype, k.conname collate "C"
 """
 _POSTGRES_INDEXES: Final = """
@@ -77,6 +83,13 @@ _POSTGRES_INDEXES: Final = """
     where t.relnamespace = current_schema()::regnamespace and i.indisvalid
     and not exists (select from pg_constraint k where k.conindid = c.oid)
     order by c.relname collate "C"
+"""
+_POSTGRES_TRIGGERS: Final = """
+    select t.relname, replace(pg_get_triggerdef(g.oid), quote_ident(current_schema()) || '.', '')
+        || ' as ' || p.prosrc
+    from pg_class t join pg_trigger g on g.tgrelid = t.oid join pg_proc p on p.oid = g.tgfoid
+    where t.relnamespace = current_schema()::regnamespace and not g.tgisinternal
+    order by g.tgname collate "C"
 """
 
 
@@ -87,9 +100,9 @@ def _postgres(connection: psycopg.Connection) -> dict[str, list[str]]:
     }
     for table, name, kind, not_null, default in connection.execute(_POSTGRES_COLUMNS):
         tables[table].append(f"  {name} {kind}{' not null' * not_null}{_default(default)}")
-    for query in (_POSTGRES_CONSTRAINTS, _POSTGRES_INDEXES):
+    for query in (_POSTGRES_CONSTRAINTS, _POSTGRES_INDEXES, _POSTGRES_TRIGGERS):
         for table, text in connection.execute(query):
-            tables[table].append(f"  {text}")
+            tables[table].append(f"  {' '.join(text.split())}")
     return tables
 
 

@@ -163,6 +163,7 @@ def fill() -> Database:
             answer = f'{{"run_id":"{owner}-{run}","session_id":"{session}","user_id":"{owner}"}}'
             put_answer(database, owner, f"k-{run}", answer.encode())
         put_summary(database, owner, session, 2 * number - 1)
+        put(database, "session_counts", owner=owner, kind="agent", until_us=1, sessions=1)
         put(database, "usage", subject=owner, bytes=500, day=1, tokens=1)
         put(database, "usage", subject=f"~agent:a:{owner}", bytes=0, day=1, tokens=1)
         put(database, "channel_optouts", channel="chat", person=str(number), since_us=1)

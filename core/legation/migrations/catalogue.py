@@ -812,22 +812,85 @@ _2_13_0: Final = Migration(
 # --- 2.14.0 ------------------------------------------------------------------------------------
 # A session is in one index less: the agent or team stands at the end of the two by which an owner's
 # sessions are listed, so that a list of one of them reads no row of the others.
+#
+# Triggers keep the counts of sessions right, since nodes for 2.13.0 know nothing of them.  Those of
+# PostgreSQL wait for the end of the transaction: a row of the counts is the last that it locks.
+# The lock of the table comes first, and by a statement of its own, so that the next one sees what
+# was kept while it was waited for.  Those of several kinds lock their rows in one order.
 
 _SESSIONS_BY: Final = (
     "create index sessions_{} on sessions (owner, kind, {}_us desc, session_id desc{})"
 )
 
+_SESSION_COUNTS: Final = """
+    create table session_counts (
+        owner text not null,
+        kind text not null,
+        until_us bigint not null,
+        sessions bigint not null,
+        primary key (owner, kind)
+    )
+"""
+
+_OF_SESSION: Final = "where owner = {0}.owner and kind = {0}.kind and until_us >= {0}.created_us"
+_COUNT_NEW: Final = f"""
+    update session_counts set sessions = sessions + 1 {_OF_SESSION.format("new")};
+"""
+_COUNT_OLD: Final = f"""
+    update session_counts set sessions = sessions - 1 {_OF_SESSION.format("old")};
+    delete from session_counts where owner = old.owner and kind = old.kind and sessions = 0;
+"""
+_COUNT_SESSION: Final = f"""
+    create function count_session() returns trigger language plpgsql as $$
+    begin
+        lock table session_counts in row exclusive mode;
+        if tg_op <> 'INSERT' then
+            perform 1 from session_counts where owner = old.owner order by kind for update;
+            {_COUNT_OLD}
+        end if;
+        if tg_op <> 'DELETE' then {_COUNT_NEW} end if;
+        return null;
+    end $$
+"""
+_MOVED: Final = """
+    when (old.owner <> new.owner or old.kind <> new.kind or old.created_us <> new.created_us)
+"""
+
+
+def _count_after(event: str, change: str, when: str = "") -> Step:
+    """Return the trigger for an event of a session; on SQLite it makes `change`."""
+    beginning = f"trigger session_counts_{event.partition(' ')[0]} after {event} on sessions"
+    return Step(
+        f"create {beginning} {when} begin {change} end",
+        f"create constraint {beginning} deferrable initially deferred"
+        f" for each row {when} execute function count_session()",
+    )
+
+
+def _drop_trigger(event: str) -> Step:
+    drop = f"drop trigger session_counts_{event}"
+    return Step(drop, f"{drop} on sessions")
+
+
 _2_14_0: Final = Migration(
     Version(2, 14, 0),
-    "an index less on the way of a run",
+    "an index less on the way of a run, and counts of sessions",
     up=(
         Step("drop index sessions_component_created"),
         Step("drop index sessions_created"),
         Step("drop index sessions_recent"),
         Step(_SESSIONS_BY.format("created", "created", ", component_id")),
         Step(_SESSIONS_BY.format("recent", "updated", ", component_id")),
+        Step(f"{_SESSION_COUNTS} without rowid", postgresql=_SESSION_COUNTS),
+        Step("", postgresql=_COUNT_SESSION),
+        _count_after("insert", _COUNT_NEW),
+        _count_after("delete", _COUNT_OLD),
+        _count_after("update of owner, kind, created_us", f"{_COUNT_OLD} {_COUNT_NEW}", _MOVED),
     ),
     down=(
+        *(_drop_trigger(event) for event in ("insert", "delete", "update")),
+        Step("", postgresql="drop function count_session"),
+        Step("drop table session_counts"),
         Step("drop index sessions_recent"),
         Step("drop index sessions_created"),
         Step(_SESSIONS_BY.format("recent", "updated", "")),
@@ -837,7 +900,10 @@ _2_14_0: Final = Migration(
             " on sessions (owner, kind, component_id, created_us desc, session_id desc)"
         ),
     ),
-    loses=("the saving of an index for each session; nothing that is stored",),
+    loses=(
+        "the saving of an index for each session",
+        "the kept counts of sessions, which are counted each time instead (session_counts)",
+    ),
     serves=Version(2, 13, 0),
 )
 

@@ -108,6 +108,7 @@ TABLES: Final[Mapping[str, TableRule]] = {
     "incidents": TableRule((Kind.INCIDENTS,), "the newest 10,000, for 30 days"),
     "refusals": TableRule((Kind.COUNTERS,), "the newest 100,000, for 30 days"),
     "usage": TableRule((Kind.COUNTERS,), "one row for each caller"),
+    "session_counts": TableRule((Kind.SESSIONS,), "a few rows for each owner of many sessions"),
     "definitions": TableRule((), "one row for each version of an agent or a team that ran"),
     "nodes": TableRule((), "one row for each node that lives"),
     "cluster": TableRule((), "one row"),

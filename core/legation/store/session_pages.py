@@ -14,6 +14,7 @@ from attrs import evolve, field
 
 from ..values import frozen
 from .run_pages import count_fitting
+from .session_counts import KeepSessionCount, count_sessions
 from .sessions import SESSION_COLUMNS, SessionRow, to_session
 from .units import Dialect, ReadUnit, Sql, Statement, Statements
 
@@ -117,6 +118,7 @@ class SessionsPage(Generic[R]):
         total: How many sessions there are in all; of the first page alone.
         last: The place of the last session of the list; None where it is empty.
         more: Whether there are sessions behind the list, which is as long as was asked for.
+        keep: Makes the next count of these sessions quick; None where this one was.
     """
 
     items: tuple[R, ...]
@@ -124,6 +126,7 @@ class SessionsPage(Generic[R]):
     total: int = 0
     last: SessionPlace | None = None
     more: bool = False
+    keep: KeepSessionCount | None = None
 
 
 @frozen
@@ -161,12 +164,13 @@ class ListSessions(ReadUnit[SessionsPage[R]], Generic[R]):
 
     def statements(self, dialect: Dialect) -> Statements[SessionsPage[R]]:
         """Yield the count and what finds the keys, at first; then what measures and reads rows."""
-        keys, total, more = self.keys, 0, False
+        keys, total, more, keep = self.keys, 0, False, None
         if keys is None:
-            total, found = yield from self._find()
+            total, keep = yield from self._count()
+            found = yield from self._find()
             keys, more = found[: self.size], len(found) > self.size
         if not keys:
-            return SessionsPage((), None, total)
+            return SessionsPage((), None, total, keep=keep)
         last, sizes = keys[-1], self.sizes
         if not sizes:
             measured = yield _ask(ANY_MEASURE, dialect, keys[:_SIZED])
@@ -179,26 +183,48 @@ class ListSessions(ReadUnit[SessionsPage[R]], Generic[R]):
         left = keys[count:]
         following = evolve(self, keys=left, sizes=sizes[count:]) if left else None
         items = tuple(self.render(row) for row in wanted if row is not None)
-        return SessionsPage(items, following, total, last, more)
+        return SessionsPage(items, following, total, last, more, keep)
 
-    def _find(self) -> Statements[tuple[int, tuple[SessionPlace, ...]]]:
-        """Return how many there are in all, and the places of one more than the list has."""
-        matching = {
+    def _count(self) -> Statements[tuple[int, KeepSessionCount | None]]:
+        """Return how many there are in all, and what keeps that for the next list."""
+        keep = None
+        if self.owner is not None and not any(self._narrowed):
+            total = yield from count_sessions(self.owner, self.kind)
+            if total is not None:
+                return total, None
+            keep = KeepSessionCount(self.owner, self.kind)
+        ((total,),) = yield (ANY_COUNT if self._everybody else COUNT)[self._narrowed](
+            **self._matching
+        )
+        return total, keep
+
+    def _find(self) -> Statements[tuple[SessionPlace, ...]]:
+        """Return the places of one more than the list has."""
+        at, session_id, owner = self.behind or _BEGINNINGS[self.order]
+        place = {"at": at, "session_id": session_id, "behind_owner": owner}
+        lists = ANY_LIST if self._everybody else LIST
+        rows = yield lists[(*self._narrowed, self.sort_by, self.order)](
+            **self._matching, **place, most=self.size + 1, start=self.start
+        )
+        return tuple((at, session_id, owner) for at, session_id, owner in rows)
+
+    @property
+    def _everybody(self) -> bool:
+        return self.any_owner and self.owner is None
+
+    @property
+    def _narrowed(self) -> tuple[bool, bool, bool]:
+        return self.component_id is not None, self.name is not None, self.only is not None
+
+    @property
+    def _matching(self) -> Mapping[str, str | None]:
+        return {
             "owner": self.owner,
             "kind": self.kind,
             "component": self.component_id,
             "name": None if self.name is None else _pattern(self.name),
             "only": self.only,
         }
-        narrowed = (self.component_id is not None, self.name is not None, self.only is not None)
-        everybody = self.any_owner and self.owner is None
-        ((total,),) = yield (ANY_COUNT if everybody else COUNT)[narrowed](**matching)
-        at, session_id, owner = self.behind or _BEGINNINGS[self.order]
-        place = {"at": at, "session_id": session_id, "behind_owner": owner}
-        rows = yield (ANY_LIST if everybody else LIST)[(*narrowed, self.sort_by, self.order)](
-            **matching, **place, most=self.size + 1, start=self.start
-        )
-        return total, tuple((at, session_id, owner) for at, session_id, owner in rows)
 
 
 def _ask(sql: Sql, dialect: Dialect, keys: tuple[SessionPlace, ...]) -> Statement:

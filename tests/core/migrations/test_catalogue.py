@@ -14,6 +14,8 @@ from legation.store.units import Dialect, all_sql
 DIALECTS = list(Dialect)
 CREATE = Step("create table a (x bigint not null, y text default 'one two')")
 ONE = Migration(Version(1), "one", up=(CREATE,))
+# Of a trigger on SQLite, and of a function on PostgreSQL: statements within the one of the step.
+BODY = re.compile(r"\bbegin\b.*?\bend\b|\$\$.*?\$\$", re.DOTALL)
 TWO = Migration(Version(2), "two", up=(Step("create table b (x text)"),), serves=Version(1))
 
 
@@ -177,5 +179,5 @@ def test_a_published_version_is_never_edited(golden: Callable[[str, str], None])
 def test_no_step_of_this_release_needs_parameters_or_runs_outside_of_a_transaction() -> None:
     for migration in CATALOGUE.migrations:
         for step in (*migration.up, *(migration.down or ())):
-            text = f"{step.text} {step.postgresql}".lower()
+            text = BODY.sub("", f"{step.text} {step.postgresql}".lower())
             assert not re.search(r"[:%;]|concurrently|vacuum|pragma", text), text

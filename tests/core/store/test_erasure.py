@@ -68,6 +68,7 @@ EFFECTS: Final[dict[str, tuple[int, int, int]]] = {
     "sessions": (1, 1, 0),
     "session_states": (1, 1, 1),
     "session_summaries": (1, 1, 1),
+    "session_counts": (1, 1, 0),
     "runs": (2, 2, 1),
     "events": (2, 2, 1),
     "steps": (2, 2, 1),

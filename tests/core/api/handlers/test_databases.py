@@ -450,7 +450,7 @@ def test_a_plan_down_tells_what_it_would_discard(client: Client) -> None:
     told = client.get(down).json()
     allowed = client.get(f"{down}&allow_data_loss=true").json()
 
-    assert told["loses"][0] == "the saving of an index for each session; nothing that is stored"
+    assert told["loses"][0] == "the saving of an index for each session"
     assert "which version of its agent a run waits for (runs.version)" in told["loses"]
     assert "what each run consumed (runs.usage)" in told["loses"]
     assert "allow_data_loss=true" in told["refused_by"]

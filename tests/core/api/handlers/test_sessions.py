@@ -10,6 +10,8 @@ from legation import Platform
 from legation.config import Agent, Channel, Model, Team
 from legation.http.messages import compact_json
 from legation.store.audit import Changed
+from legation.store.failures import Unavailable
+from legation.store.session_counts import MOST_COUNTED, KeepSessionCount
 from legation.store.sessions import Deleted, DeleteSessions, UpdateSession
 from legation_testing import Client
 
@@ -190,6 +192,24 @@ def test_a_list_is_filtered_sorted_and_paged(client: Client) -> None:
         "total_count": 3,
         "search_time_ms": 0.0,
     }
+
+
+def test_the_number_of_many_sessions_is_kept_by_the_first_list_that_can_write(
+    client: Client,
+) -> None:
+    for n in range(MOST_COUNTED + 1):
+        create(client, session_id=f"s{n}", user_id="ada")
+
+    def total() -> int:
+        count: int = client.get("/sessions?limit=1&user_id=ada").json()["meta"]["total_count"]
+        return count
+
+    failing = client.fail_at(KeepSessionCount, Unavailable())
+    assert (total(), failing.hits) == (MOST_COUNTED + 1, 1)
+    assert total() == MOST_COUNTED + 1
+    unasked = client.fail_at(KeepSessionCount, Unavailable())
+    create(client, session_id="new", user_id="ada")
+    assert (total(), unasked.hits) == (MOST_COUNTED + 2, 0)
 
 
 @pytest.mark.parametrize("query", ["page=0", "limit=0", "limit=1001", "sort_by=state", "x=1"])
