@@ -43,8 +43,8 @@ class LocalSql(Sql):
     """A statement that is not the core's: it stays out of `all_sql`."""
 
     def __attrs_post_init__(self) -> None:
-        object.__setattr__(self, "sqlite_text", self.text)
-        object.__setattr__(self, "psycopg_text", self.text)
+        object.__setattr__(self, "registered", False)
+        super().__attrs_post_init__()
 
 
 CREATE: Final = LocalSql(

@@ -33,15 +33,22 @@ SEEDS: Final = 1_000
 @contextmanager
 def rewrite(statements: tuple[Sql, ...], old: str, new: str) -> Generator[None]:
     """Replace a part of the text that SQLite is given."""
-    before = [statement.sqlite_text for statement in statements]
+    before = [Sql(statement.sqlite_text, registered=False) for statement in statements]
     try:
-        for statement, text in zip(statements, before, strict=True):
+        for statement in statements:
+            text = statement.sqlite_text
             assert old in text, (old, text)
-            object.__setattr__(statement, "sqlite_text", text.replace(old, new))
+            _give_text(statement, Sql(text.replace(old, new), registered=False))
         yield
     finally:
-        for statement, text in zip(statements, before, strict=True):
-            object.__setattr__(statement, "sqlite_text", text)
+        for statement, other in zip(statements, before, strict=True):
+            _give_text(statement, other)
+
+
+def _give_text(statement: Sql, other: Sql) -> None:
+    """Let SQLite be given the text of `other` for `statement`."""
+    for name in ("sqlite_text", "numbered", "names"):
+        object.__setattr__(statement, name, getattr(other, name))
 
 
 @contextmanager
