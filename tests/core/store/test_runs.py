@@ -3,6 +3,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
+from itertools import groupby
 from typing import Any, Final
 
 import pytest
@@ -334,7 +335,8 @@ def test_only_who_sees_all_owners_lists_the_sessions_of_everybody(
     any_owner: bool, owner: str | None, component: str | None, name: str | None
 ) -> None:
     unit = ListSessions(owner, "agent", bool, component, name, any_owner=any_owner)
-    statements, _ = played(unit, [(0,)], [])
+    kept = owner is not None and component is None and name is None
+    statements, _ = played(unit, [(0, 0) if kept else (0,)], [])
 
     owned = ["owner = :owner" in statement.sql.text for statement in statements]
     assert owned == [not (any_owner and owner is None)] * 2
@@ -348,7 +350,8 @@ def asked_by(database: Database, unit: Unit[Any]) -> tuple[list[str], Any]:
         result = database.run(unit)
     finally:
         database.connection.set_trace_callback(None)
-    ours = (" ".join(text.split()[:3]) for text in asked)
+    # What stands in a trigger is traced as the statement that fires it, once more.
+    ours = (" ".join(text.split()[:3]) for text, _ in groupby(asked))
     return [text for text in ours if not text.lower().startswith(("savepoint", "release"))], result
 
 
