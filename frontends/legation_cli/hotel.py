@@ -60,6 +60,7 @@ _DINNERS: Final = (
 # --- Tools ---------------------------------------------------------------------------------------
 
 
+@tool(again="safe")
 def find_rooms(run: Run, day: Literal["today", "tomorrow"] = "tomorrow") -> dict[str, Any]:
     """Return the rooms that are free, with the price of a night in euros.
 
@@ -94,11 +95,13 @@ def book_room(run: Run, kind: Kind, nights: int = 1, guest: str = "") -> dict[st
     return {"number": number, **booking}
 
 
+@tool(again="safe")
 def list_bookings(run: Run) -> dict[str, Any]:
     """Return the bookings of this guest, by their numbers."""
     return dict(run.state.get("bookings", {}))
 
 
+@tool(again="safe")
 def read_menu(run: Run, meal: Literal["breakfast", "dinner"]) -> list[str]:
     """Return what the kitchen serves today.
 

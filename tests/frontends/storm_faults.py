@@ -178,7 +178,7 @@ class PlantedFault:
 
 
 _THERE: Final = leases.has_lapsed("runs").partition("and not ")[2].rstrip(")") + ")"
-_LAPSED: Final = (run_keeping.ANY_EXPIRED, run_keeping.RELEASE, runs.FINISH)
+_LAPSED: Final = (run_keeping.ANY_EXPIRED, run_keeping.RELEASE, runs.FINISH_LAPSED)
 _BUSY: Final = leases.is_held("busy").replace("$CLOCK", leases._SQLITE_CLOCK)
 
 
