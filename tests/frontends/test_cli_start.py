@@ -53,7 +53,8 @@ OURS: Final = 475
 Five of them sum up what several workers have measured: one in the core, and four of the server.
 Three are those that count what models and tools are asked, and tell Prometheus.  Findings are
 measurements of a server: five modules.  Each command is one; `runs` and `dead-letters` are six with
-what they share.  One has the kept numbers of sessions, and one the watch on the clients of streams.
+what they share.  Three have the kept numbers of sessions, the watch on
+the clients of streams, and the waits for the sockets of PostgreSQL.
 """
 
 COMPILED: Final = {"<legation.values>": 158, "<attrs generated methods legation": 81}
