@@ -32,7 +32,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, Self, TypeAlias, cast
 
 import trio
 from attrs import evolve, field, frozen
@@ -114,6 +114,10 @@ class Recorder:
         else:
             self.open.append((text, parameters))
         return self.connection.execute(text, parameters)
+
+    def cursor(self) -> Self:
+        """Return what executes as a cursor does."""
+        return self
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of the connection."""
