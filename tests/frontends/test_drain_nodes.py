@@ -179,10 +179,13 @@ def test_who_waits_for_a_run_is_told_before_the_connection_ends(
             kind = {"content-type": "application/x-www-form-urlencoded"}
             answers.append(send(port, "POST", "/agents/concierge/runs", form, **kind))
 
+        def begun() -> bool:
+            return rows(tmp_path, "select status from runs") == [("RUNNING",)]
+
         async def main() -> None:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(trio.to_thread.run_sync, ask)
-                await trio.sleep(0.5)
+                await trio.to_thread.run_sync(until, begun)
                 one.signal(signal.SIGTERM)
 
         trio.run(main)
