@@ -51,7 +51,7 @@ ROOT: Final = Path(__file__).parents[1]
 DOCS: Final = ROOT / "docs"
 
 PORTS: Final = ("7777", "7778")
-COMMAND_SECONDS: Final = 240
+COMMAND_SECONDS: Final = 120
 START_SECONDS: Final = 30
 
 _FENCE: Final = re.compile(
