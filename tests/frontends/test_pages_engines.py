@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
+from legation.store.nodes import Beat
 from legation.store.run_pages import PAGE_BYTES, ReadRuns
 from legation.store.run_reads import (
     EVENTS_BYTES,
@@ -169,3 +170,45 @@ def test_the_progress_of_runs_is_the_same(drivers: Sequence[Driver]) -> None:
         assert row == RunProgress(page.status or "", page.last, page.held)
     assert here["r6"] == RunProgress("COMPLETED", 6, held=False)
     assert [driver.run(FindProgress(())) for driver in drivers] == [{}, {}]
+
+
+def test_a_run_that_waits_is_held_as_long_as_a_living_node_hosts_it(
+    drivers: Sequence[Driver],
+) -> None:
+    """Where its session has no other run under way; else it is held as that one is."""
+    asked = FindProgress(tuple(f"r{number}" for number in range(1, 6)))
+    for driver in drivers:
+        for number in range(1, 7):
+            put(driver, number, 3)
+        driver.ask("update runs set status = 'PENDING', session_id = run_id")
+        driver.ask("update runs set component_id = 'gone' where run_no = 2")
+        driver.ask("update runs set version = '2' where run_no in (3, 4)")
+        driver.ask("update runs set component_id = 'é' where run_no = 4")
+        driver.ask(
+            "update runs set status = 'RUNNING', session_id = 'r5', lease_by = 'dead',"
+            " lease_us = 9223372036854775807 where run_no = 6"
+        )
+        assert {run.held for run in driver.run(asked).values()} == {False}, "no node lives"
+
+        driver.run(beat_of("agent:b"))
+        assert {run.held for run in driver.run(asked).values()} == {False}, "it hosts others"
+
+        driver.run(beat_of("agent:b", "agent:a", "agent:é@2"))
+        held = {run_id for run_id, run in driver.run(asked).items() if run.held}
+        assert held == {"r1", "r4"}
+        for run_id in asked.runs:
+            assert driver.run(FetchEvents("ada", run_id, 0)).held == (run_id in held)
+
+
+def beat_of(*hosts: str) -> Beat:
+    """The beat of a node that hosts them."""
+    return Beat(
+        node="n",
+        lease_us=15_000_000,
+        now_us=1,
+        hosts=hosts,
+        place="",
+        session_lock=False,
+        code_version="1",
+        schema_version="2.14.0",
+    )

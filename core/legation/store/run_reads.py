@@ -11,6 +11,7 @@ from .leases import fill_clock, is_held
 from .once import whole_data, whole_output
 from .run_rows import (
     ACTIVE_RUN,
+    ASKED_OF,
     COLUMNS,
     EXECUTED_RUN,
     RunRow,
@@ -135,20 +136,35 @@ def _events(length: str) -> str:
 
 
 EVENTS: Final = Sql(_events("length(cast({} as blob))"), _events("octet_length({})"))
-# A run that waits is held up by the one of its session that is executed.
+# A run that waits is held up by the one of its session that is executed; where there is none, it
+# waits for a place, and a living node that hosts it takes it up when there is one.
 _RUNNING, _PENDING = literal(RunState.RUNNING), literal(RunState.PENDING)
 _HELD: Final = f"""case status
         when {_RUNNING} then case when {is_held("r")} then 1 else 0 end
-        when {_PENDING} then (
+        when {_PENDING} then coalesce((
             select max(case when {is_held("a")} then 1 else 0 end) from runs a
             where a.owner = r.owner and a.session_id = r.session_id
-            and a.{ACTIVE_RUN} and a.{EXECUTED_RUN}) end"""
-PROGRESS: Final = fill_clock(
+            and a.{ACTIVE_RUN} and a.{EXECUTED_RUN}),
+            case when exists ($HOSTING) then 1 else 0 end) end"""
+_HOSTING: Final = (
+    f"select 1 from nodes, json_each(nodes.hosts) as hosted where hosted.value = {ASKED_OF}",
+    f"select 1 from nodes where cast(nodes.hosts as jsonb) @> to_jsonb({ASKED_OF})",
+)
+
+
+def _progress(text: str, postgresql: str | None = None) -> Sql:
+    """Return what asks how far runs are; `$HOSTING` finds the nodes that may take up one."""
+    sqlite, on_postgresql = _HOSTING
+    postgresql = (text if postgresql is None else postgresql).replace("$HOSTING", on_postgresql)
+    return fill_clock(text.replace("$HOSTING", sqlite), postgresql)
+
+
+PROGRESS: Final = _progress(
     f"""select status, events, {_HELD}, lease_by
     from runs r where owner = :owner and run_id = :run_id"""
 )
 _PROGRESS_OF_RUNS: Final = f"select run_id, status, events, {_HELD} from runs r where run_id"
-PROGRESS_OF_RUNS: Final = fill_clock(
+PROGRESS_OF_RUNS: Final = _progress(
     f"{_PROGRESS_OF_RUNS} in (select value from json_each(:runs))",
     f"{_PROGRESS_OF_RUNS} = any (cast(:runs as text[]))",
 )
@@ -298,7 +314,8 @@ class EventsPage:
     """Events of a run in order, and where the run stands; `status` None: no such run.
 
     `held`: somebody has the lease of what the run waits for, itself or the active run of its
-    session, and lives.  `holder` is the node that executes the run, or did last.
+    session, and lives; or it waits for a place, and a node lives that hosts what it was asked of.
+    `holder` is the node that executes the run, or did last.
     """
 
     events: tuple[StoredEvent, ...]

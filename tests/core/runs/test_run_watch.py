@@ -325,3 +325,32 @@ def test_followers_ask_by_themselves_once_the_watcher_is_gone(client: Client) ->
     next(program)
     program.close()
     assert not watch.watched.live
+
+
+# --- What waits for its turn ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_who_follows_a_run_that_waits_for_a_place_waits_as_long(here: bool) -> None:
+    """Longer than a run that nobody executes is waited for."""
+
+    def narrow() -> Platform:
+        limits = PlatformLimits(runs=1)
+        slow = Model("slow", "echo", delay_seconds=DELAY)
+        sloth = Agent(id="sloth", model="slow", database="main")
+        return Platform(models=(slow,), agents=(sloth,), databases=IN_MEMORY, limits=limits)
+
+    with Client(narrow) as client, client.peer() as peer:
+        begin(client, "first")
+        form = {"message": "hi", "session_id": "second"}
+        joined = client.begin("POST", SLOW, form={**form, "stream": False})
+        waiting = begin(client, "third")
+        exchange = follow(client if here else peer, waiting)
+        client.advance(DELAY - 1)
+        assert not joined.done, joined.response()
+        assert not exchange.done
+
+        client.advance(2 * DELAY + 5)
+        assert joined.response().json()["status"] == "COMPLETED"
+        assert last(exchange) == "RunCompleted"
+        assert [log for log in client.logs if log.event == "run_stalled"] == []
