@@ -46,6 +46,10 @@ PLATFORM: Final = """
 [databases.main]
 url = "sqlite:///{folder}/ours.db"
 
+[limits]
+runs = 100
+model_calls = 100
+
 [models.fast]
 provider = "openai"
 id = "fast"
