@@ -221,9 +221,9 @@ def test_nothing_of_this_was_logged_as_a_failure(served: Served) -> None:
 def test_a_new_certificate_is_served_after_sighup(tmp_path: Path, count: str) -> None:
     pair = write_pair(tmp_path)
     arguments = (write_platform(tmp_path), "--port", "0", "--workers", count)
-    quick = ("--limit", "grace_seconds=0.2")
+    grace = ("--limit", "grace_seconds=2")  # on a busy machine the next request comes late
     tls = ("--certfile", pair.certfile, "--keyfile", pair.keyfile)
-    with running(*arguments, *quick, *tls) as command:
+    with running(*arguments, *grace, *tls) as command:
         served = Served(command, pair, command.port(), tmp_path)
         old = command.workers
         with closing(served.connect()) as before:
