@@ -105,8 +105,8 @@ LIMITS: Final[dict[str, dict[str, int]]] = {
 
 TRIPS: Final[dict[str, dict[str, int]]] = {
     # A start and an end take two each, and so does what a call has stored before and behind it.
-    # Before statements were sent together: 16, 15, 27 and 26.  The first event of a stream goes with
-    # its run, in the same round trip.
+    # Before statements were sent together: 16, 15, 27 and 26.  The first event of a stream goes in
+    # the round trip of its run.
     "joined run": {"trips": 4, "statements": 10},
     "streamed run": {"trips": 4, "statements": 11},
     "joined run, one call": {"trips": 8, "statements": 16},
