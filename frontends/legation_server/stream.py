@@ -7,9 +7,10 @@ its program decides: it returns `Unfinished`, and the body has no last chunk.
 from __future__ import annotations
 
 import enum
+from contextlib import suppress
 from typing import Final
 
-from legation.effects import Program
+from legation.effects import Emit, Program
 from legation.http.messages import Streamed
 
 from .head import RequestHead
@@ -36,31 +37,34 @@ class ResponseStream:
         gone: The client went away.
     """
 
-    __slots__ = ("_answer", "_chunked", "_ended", "_watched", "_whole", "_wire", "gone")
+    __slots__ = ("_answer", "_chunked", "_ended", "_head", "_watched", "_whole", "_wire", "gone")
 
     def __init__(self, wire: Wire, answer: Streamed, head: RequestHead) -> None:
         self._wire = wire
         self._answer = answer
         self._chunked = not head.old
+        self._head = b""  # what is not sent yet of the head: all of it, or nothing
         self._whole = False  # the program has come to its end, and nothing is missing
         self._ended = False  # the last chunk is sent
         self._watched = False
         self.gone = False
 
     async def run(self, *, close: bool) -> StreamEnd:
-        """Send the head, then what the program emits, until either side has had enough.
+        """Send the head with what the program emits, until either side has had enough.
 
         Raises:
-            ClientGone: Before the program was begun, or at its last chunk.
+            ClientGone: At the last chunk, or at a head without a body.
             Exception: What the program raised.
         """
         wire, answer = self._wire, self._answer
         try:
             date = wire.context.clock.date
-            await wire.send(stream_head(answer, date, chunked=self._chunked, close=close))
+            head = stream_head(answer, date, chunked=self._chunked, close=close)
             if wire.method == "HEAD":
+                await wire.send(head)
                 self._whole = True
                 return StreamEnd.COMPLETE
+            self._head = head
             wire.enter(Phase.STREAM)
             await self._drive()
         finally:
@@ -92,12 +96,19 @@ class ResponseStream:
         except BaseException as error:
             self._whole = False
             if not (self.gone and isinstance(error, Exception)):
+                if self._head and isinstance(error, Exception):
+                    with suppress(ClientGone):
+                        await wire.send(self._head)  # a client is to see an answer that was cut
                 raise
         finally:
             self._leave()
 
     def _emit(self) -> Program[None]:
-        """Emit the body.  That it is whole is known when the rest of it is sent."""
+        """Emit the head and the body: the host sends as one what comes before the first wait.
+
+        That the body is whole is known when the rest of it is sent.
+        """
+        yield Emit(self._head)
         self._whole = (yield from self._answer.body) is None
 
     def _hear(self) -> None:
@@ -129,13 +140,17 @@ class ResponseStream:
     async def send(self, data: bytes) -> None:
         """Send `data` as one piece of the body, with the last chunk behind it where it is the last.
 
-        This is the host's sink.
+        The first piece begins with the head.  This is the host's sink.
         """
-        if not data:
-            return
-        if self._chunked:
+        head, self._head = self._head, b""
+        data = data[len(head) :]
+        if self._chunked and data:
             self._ended = self._whole
             data = chunk(data, LAST_CHUNK if self._ended else b"")
+        if head:
+            data = head + data
+        if not data:
+            return
         try:
             await self._wire.send(data)
         except ClientGone:

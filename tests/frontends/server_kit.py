@@ -36,7 +36,9 @@ ALIVE: Final = b"GET /alive HTTP/1.1\r\nHost: a\r\n\r\n"
 HIDDEN: Final = b"GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n"
 SSE: Final = (b"content-type", b"text/event-stream; charset=utf-8")
 
-_STREAMS: Final = ("/events", "/download", "/ticks", "/flood", "/broken", "/quiet", "/part")
+_STREAMS: Final = (
+    *("/events", "/download", "/ticks", "/flood", "/broken", "/stillborn", "/quiet", "/part"),
+)
 
 PATIENCE: Final = 30.0
 """Seconds after which a test that waits is a failed one."""
@@ -87,9 +89,10 @@ class Tried:
         try:
             if path == "/quiet":
                 yield from AwaitNudge("never", 60.0)
-            if path == "/broken":
+            if path in ("/broken", "/stillborn"):
                 yield from Emit(b"begun")
-                yield from Sleep(0.0)
+                if path == "/broken":
+                    yield from Sleep(0.0)
                 raise ZeroDivisionError("in a stream")
             for number in range(int(query or 3)):
                 yield from Emit(b"x" * 65536 if path == "/flood" else b"data: %d\n\n" % number)

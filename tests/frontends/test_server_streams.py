@@ -66,8 +66,16 @@ async def test_a_request_behind_a_stream_is_answered_after_it() -> None:
         assert alive is not None and alive.json["path"] == "/alive"
 
 
-async def test_what_is_emitted_last_is_sent_with_the_last_chunk(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("target", "first", "later"),
+    [
+        ("/events?2", b"\r\n12\r\ndata: 0\n\ndata: 1\n\n\r\n0\r\n\r\n", []),
+        ("/ticks?2", b"\r\n9\r\ndata: 0\n\n\r\n", [b"9\r\ndata: 1\n\n\r\n", b"0\r\n\r\n"]),
+        ("/quiet", b"\r\n\r\n", []),
+    ],
+)
+async def test_a_head_is_sent_with_the_first_piece_and_the_last_chunk_with_the_last_one(
+    monkeypatch: pytest.MonkeyPatch, target: str, first: bytes, later: list[bytes]
 ) -> None:
     sent: list[bytes] = []
     give = Wire.give
@@ -78,11 +86,15 @@ async def test_what_is_emitted_last_is_sent_with_the_last_chunk(
 
     monkeypatch.setattr(Wire, "give", keep)
     async with serving() as served, served.client() as client:
-        await client.send(get("/events?2"))
-        await client.reply()
+        await client.send(get(target))
+        if target == "/quiet":
+            await client.until(b"\r\n\r\n")
+        else:
+            await client.reply()
 
-    assert [data.partition(b"\r\n")[0] for data in sent] == [b"HTTP/1.1 200 OK", b"12"]
-    assert sent[-1].endswith(b"data: 1\n\n\r\n0\r\n\r\n")
+    assert sent[0].startswith(b"HTTP/1.1 200 OK\r\n")
+    assert sent[0].endswith(first)
+    assert sent[1:] == later
 
 
 @pytest.mark.parametrize("how", ["close", "half-close", "reset"])
@@ -135,6 +147,19 @@ async def test_a_stream_that_fails_is_cut_and_the_server_lives() -> None:
             assert await client.chunk() is None
             ((level, event, fields),) = served.log
             assert (level, event, fields["path"]) == ("error", "request_failed", "/broken")
+        assert await served.lives()
+
+
+async def test_a_stream_that_fails_before_anything_is_sent_is_cut_behind_its_head() -> None:
+    async with serving() as served:
+        async with served.client() as client:
+            await client.send(get("/stillborn"))
+
+            head = await client.until(b"\r\n\r\n") or b""
+            assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+            assert await client.rest() == b""
+            ((level, event, fields),) = served.log
+            assert (level, event, fields["path"]) == ("error", "request_failed", "/stillborn")
         assert await served.lives()
 
 

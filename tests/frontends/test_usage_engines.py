@@ -9,11 +9,12 @@ from threading import Thread
 from typing import Any, Final
 
 import pytest
+from attrs import evolve
 
 from legation.migrations.catalogue import CATALOGUE
 from legation.store.run_rows import RunLease, StoredEvent
 from legation.store.run_steering import CancelRun
-from legation.store.runs import FinishRun, StartRun
+from legation.store.runs import AppendEvents, FinishRun, StartRun
 from legation.store.sessions import CreateSession, DeleteSessions, SessionChange, UpdateSession
 from legation.store.turns import RunShare
 from legation.store.usage import FetchUsage, MeasureLog
@@ -24,6 +25,7 @@ from .migrating import driver_of, move
 INPUT: Final = '{"message":"é","stream":false}'
 OUTPUT: Final = '{"content":"\N{SNOWMAN}"}'
 EVENT: Final = '{"n":"é"}'
+FIRST: Final = StoredEvent(1, "RunStarted", EVENT)
 ROUNDS: Final = 15
 AGENTS: Final = "~agent:desk:ada"
 OVERS: Final = ("tokens", "cost", "stored_bytes", "state_bytes")
@@ -56,8 +58,11 @@ def tell(driver: Driver) -> list[Any]:
         start("r6", "u", stored_bytes=10),
         start("r7", "u", state_bytes=5),
         MeasureLog("ada", "r1", 0, 0),
+        evolve(start("r8", "v"), first=FIRST), MeasureLog("ada", "r8", 0, 0),
+        AppendEvents("ada", "r8", RunLease("n", 1), 2, (evolve(FIRST, seq=2),), 2),
+        MeasureLog("ada", "r8", 0, 0),
         DeleteSessions((("ada", "s", None),), None, 6),
-        DeleteSessions((("ada", "t", None),), None, 6),
+        DeleteSessions((("ada", "t", None), ("ada", "v", None)), None, 6),
     ]  # fmt: skip
     told: list[Any] = []
     for unit in units:
@@ -88,6 +93,8 @@ def test_both_engines_count_alike(drivers: list[Driver]) -> None:
     assert one == other
     assert [told for told in one if told in OVERS] == list(OVERS)
     assert one[-2].bytes == 0
+    size = len(EVENT.encode())
+    assert [told for told in one if isinstance(told, int)] == [size, size, 2 * size]
 
 
 def test_nodes_that_count_at_once_lose_nothing(drivers: list[Driver], postgres: str) -> None:

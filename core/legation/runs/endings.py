@@ -382,6 +382,8 @@ def store_end(journal: Journal, end: End) -> Program[tuple[Ended, str | None]]:
             events = (*events[:-1], evolve(last, data=fill_state(last.data, ended.state)))
         if journal.member is not None and (followed := journal.member.watched.runs.get(run.run_id)):
             followed.last = events[-1].seq
+        if journal.begun:
+            events = journal.put_behind_begun(events)
         yield Publish(run.run_id, events, journal.database)
         if finish.letters:
             other = None if journal.member is None else journal.member.next_other()

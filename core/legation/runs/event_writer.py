@@ -75,6 +75,8 @@ class Journal:
         now_us: The time as it was last asked for.
         seq: The number of the newest event, stored or not.
         pending: What is not known to be stored, in order.
+        begun: The event that is stored with the run, until it is published with the next ones:
+            who waits for it has it already.
         hosted: What the node hosts: of that it claims the next run of the session.
         is_over: Whether the process ends.
         member: This node in the cluster of the database: it beats where no job does.
@@ -114,6 +116,7 @@ class Journal:
     now_us: int
     seq: int = field(default=0, init=False)
     pending: list[StoredEvent] = field(factory=list[StoredEvent])
+    begun: tuple[StoredEvent, ...] = field(default=(), init=False)
     hosted: tuple[str, ...] = ()
     is_over: Callable[[], bool] = never
     member: Membership | None = None
@@ -146,6 +149,16 @@ class Journal:
 
     def __attrs_post_init__(self) -> None:
         self.seq, self.stored_us = self.run.events, self.now_us
+
+    def begin_behind(self, first: StoredEvent) -> None:
+        """Go on behind the event that is stored with the run; it is counted with what follows."""
+        self.begun, self.seq = (first,), first.seq
+        self.bytes += count_octets((first.data,))
+
+    def put_behind_begun(self, events: tuple[StoredEvent, ...]) -> tuple[StoredEvent, ...]:
+        """Return `events` as they are published: behind the one that is stored with the run."""
+        begun, self.begun = self.begun, ()
+        return (*begun, *events)
 
     def forget(self, last: int) -> None:
         """Take back the events behind the number `last`, none of which is stored."""
@@ -340,6 +353,8 @@ class Journal:
                     followed := self.member.watched.runs.get(self.run.run_id)
                 ):
                     followed.last = events[-1].seq
+                if self.begun:
+                    events = self.put_behind_begun(events)
                 yield Publish(self.run.run_id, events, self.database)
         if self._waiting:
             yield from Nudge(self._topic)

@@ -32,7 +32,7 @@ from ..shares.shares import Shares
 from ..store.failures import StoreFailure
 from ..store.once import LEAST, message_of
 from ..store.run_keeping import ClaimWaiting
-from ..store.run_rows import ClaimedRun
+from ..store.run_rows import ClaimedRun, StoredEvent
 from ..store.run_states import RunState
 from ..store.runs import Ended
 from ..store.session_state import MAX_STATE, NO_CHANGE, apply
@@ -214,7 +214,8 @@ class ExecuteRun(Job):
     """Take the turn of a claimed run, store its end, and have what waits executed.
 
     `node` is the name of this node, which has the lease.  `place` is the subject of whose places in
-    it the run has one; it gives that back at its end, whatever that is.
+    it the run has one; it gives that back at its end, whatever that is.  `first` is the event that
+    is stored with the run, which begins here.
     """
 
     context: ExecutorContext
@@ -222,6 +223,7 @@ class ExecuteRun(Job):
     node: str
     run: ClaimedRun
     place: str | None = None
+    first: StoredEvent | None = None
 
     @property
     def _member(self) -> Membership:
@@ -297,6 +299,8 @@ class ExecuteRun(Job):
             notify=context.registry.notices.get(self.database),
             asker=context.asker(asked) if REPLY_TO in asked else None,
         )
+        if self.first is not None:
+            journal.begin_behind(self.first)
         writer = EventWriter(journal, origin, asked["stream"])
         return _Work(writer, component, asked, started_us)
 

@@ -333,8 +333,13 @@ class _Follower:
             return [(event.seq, event.name, _with_index(event)) for event in events]
         return [(event.seq, event.name, event.data) for event in events]
 
-    def go_on(self, followed: Followed) -> Program[Unfinished | None]:
-        """Emit what comes until the run is over, a comment now and then while nothing does."""
+    def go_on(
+        self, followed: Followed, first: StoredEvent | None = None
+    ) -> Program[Unfinished | None]:
+        """Emit `first` and what comes until the run is over, a comment while nothing does."""
+        if first is not None:
+            self.after = first.seq
+            yield Emit(encode_stored(self.run_id, ((first.seq, first.name, first.data),)))
         token, quiet, now_us, emitted_us = followed.token, 0.0, 0, 0
         timed = token is not None or self.by_clock  # else what was waited says it, at no cost
         if timed:
@@ -446,15 +451,18 @@ def join(
         watched.leave(follower.run)
 
 
-def tail(followed: Followed, after: int, *, in_step: bool = False) -> Program[Unfinished | None]:
+def tail(
+    followed: Followed, after: int, *, in_step: bool = False, first: StoredEvent | None = None
+) -> Program[Unfinished | None]:
     """Emit the events behind `after` as they come, until the run is over.
 
     A comment every 15 s keeps proxies from closing a quiet stream.  `in_step`: nothing behind
     `after` was stored before this process began to execute the run, so that it hears of it all.
+    `first` is the event behind `after`, where it is known: it is emitted before anything is asked.
     """
     follower = _follow(followed, after)
     follower.in_step = in_step
-    return followed.count(follower, follower.go_on(followed))
+    return followed.count(follower, follower.go_on(followed, first))
 
 
 def _follow(followed: Followed, after: int, *, indexed: bool = False) -> _Follower:

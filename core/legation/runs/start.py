@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from attrs import field
+from attrs import evolve, field
 
 from ..effects import Nudge, Outcome, Program, Spawn, Transact
 from ..hosted.registry import Component
@@ -16,14 +16,16 @@ from ..shares.table import Account
 from ..store.failures import Busy, CommitLost, Conflict
 from ..store.forks import RunFork
 from ..store.run_reads import FetchRun
-from ..store.run_rows import ClaimedRun, RunRow
+from ..store.run_rows import ClaimedRun, RunRow, StoredEvent
 from ..store.run_states import RunState
 from ..store.runs import Started, StartRun
 from ..store.session_state import EMPTY
 from ..store.turns import RunShare
 from ..values import frozen
+from .events import EventOrigin, RunStarted
 from .executor import ExecuteRun, ExecutorContext
 from .membership import enter
+from .output import model_of
 from .retry import BACKOFF, FEW, Change, transact
 from .terms import list_terms
 from .topics import runs_topic
@@ -45,6 +47,7 @@ class NewRun:
     `waits` False: while another run of the session is active, this one is not taken.
     `account`: what it is counted in; else that of its owner, of which any number may wait.
     `fork`: what it has of another run.
+    `streamed`: somebody waits for its first event, which is stored with it where it begins at once.
     """
 
     owner: str
@@ -57,6 +60,7 @@ class NewRun:
     waits: bool = True
     account: Account | None = None
     fork: RunFork | None = None
+    streamed: bool = False
 
 
 def start(
@@ -109,11 +113,13 @@ def start(
                 find_cost_limit(limits) if limits.cost_per_day else None,
             ),
             fork=new.fork,
+            first=_encode_first(component, new, now_us) if new.streamed else None,
         )
         started = yield from _store(component.database, unit, change)
         if (claim := started.claim) is not None:
             place = subject if room else None
-            yield Spawn(ExecuteRun(context, component.database, node, claim, place), outcome)
+            job = ExecuteRun(context, component.database, node, claim, place, started.first)
+            yield Spawn(job, outcome)
             given = True  # from now on the program there has the place
         elif outcome is not None:
             outcome.tell(None)
@@ -123,6 +129,13 @@ def start(
     if started.queued:
         yield from Nudge(runs_topic(component.database))
     return started
+
+
+def _encode_first(component: Component, new: NewRun, now_us: int) -> StoredEvent:
+    """Return the event with which a run begins, as it is stored with the run."""
+    of = (new.owner, new.session_id, new.run_id, component.kind, component.id)
+    origin = EventOrigin(ClaimedRun(*of, "{}", now_us, 1), component.name)
+    return origin.encode(RunStarted(**model_of(component)), 1, now_us)
 
 
 def _store(database: str, unit: StartRun, change: Change) -> Program[Started]:
@@ -144,7 +157,8 @@ def _store(database: str, unit: StartRun, change: Change) -> Program[Started]:
             pass
         row = yield from Transact(database, FetchRun(unit.run_id, unit.owner))
         if row is not None:
-            return Started(row.run_no, _own(row, unit.node) if lost else None)
+            claim = _own(row, unit) if lost else None
+            return Started(row.run_no, claim, first=None if claim is None else unit.first)
         if changed:
             return Started(0, None, changed=True)
         yield from BACKOFF.wait(attempt)
@@ -152,6 +166,8 @@ def _store(database: str, unit: StartRun, change: Change) -> Program[Started]:
     return started
 
 
-def _own(row: RunRow, node: str) -> ClaimedRun | None:
-    claimed = row.status == RunState.RUNNING and row.lease_by == node
-    return row.claim if claimed else None
+def _own(row: RunRow, unit: StartRun) -> ClaimedRun | None:
+    """Return the claim of a run that `unit` has stored; its first event makes it go on nowhere."""
+    claimed = row.status == RunState.RUNNING and row.lease_by == unit.node
+    begun = 0 if unit.first is None else 1
+    return evolve(row.claim, events=0) if claimed and row.events == begun else None

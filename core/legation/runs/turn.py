@@ -39,7 +39,9 @@ def turn_of(
     record: RunRecord | None = None,
     taker: Taker | None = None,
 ) -> Program[Taking]:
-    """Return the turn of a run, where it begins, paused or broke off; its first event is noted.
+    """Return the turn of a run, where it begins, paused or broke off.
+
+    Its first event is noted, unless it is stored with the run.
 
     `record` is what is known of one that goes on after a crash, or begins as a fork of another.
     `taker` makes the turn, and those of members, in place of `make_turn`.
@@ -50,7 +52,7 @@ def turn_of(
     elif "turn" in asked:
         answers = writer.journal.answers = asked.get("answered", {}).get("tools")
         writer.note(RunContinued(ABSENT if answers is None else answers))
-    else:
+    elif not writer.journal.begun:
         writer.note(RunStarted(**model_of(component)))
     if "turn" in asked:
         state = load(asked["turn"])

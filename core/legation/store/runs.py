@@ -109,10 +109,10 @@ OPEN_SESSION_OF_ANY: Final = Sql(f"{_OPEN}, {SIGHTS_OF_ANY}", _OPEN)
 INSERT_RUN: Final = Sql(
     f"""insert into runs (owner, session_id, run_no, run_id, parent_run_id, kind, component_id,
         version, status, input, created_us, started_us, lease_by, lease_us, attempt, tries,
-        recorded, subject)
+        recorded, subject, events)
     values (:owner, :session_id, :run_no, :run_id, :parent_run_id, :kind, :component_id,
         :version, {literal(EXECUTED)}, :input, :now_us, :now_us, :node, {FOREVER}, 1, 1,
-        1, :subject)"""
+        1, :subject, :events)"""
 )
 INSERT_WAITING: Final = Sql(
     f"""insert into runs (owner, session_id, run_no, run_id, parent_run_id, kind, component_id,
@@ -140,7 +140,8 @@ class Started:
     `rejected`: nothing was stored, since the session is busy and the run was not to wait.
     `over` is the limit for which nothing was stored: `waiting`, `tokens`, `stored_bytes` or
     `state_bytes`.  `queued`: it waits for a place, not for its session.  `changed`: nothing was
-    stored, since what it is a fork of is not as it was, or is gone.
+    stored, since what it is a fork of is not as it was, or is gone.  `first` is the event that was
+    stored with a run that is claimed.
     """
 
     run_no: int
@@ -149,6 +150,7 @@ class Started:
     over: str = ""
     queued: bool = False
     changed: bool = False
+    first: StoredEvent | None = None
 
 
 @frozen
@@ -162,6 +164,9 @@ class StartRun(RunOrder, Unit[Started]):
     `state` is merged into the session's.  `waits` False: a busy session rejects the run.
     `version` is that of the agent or team; None where any of them will do.  `subject` is whose
     share it is counted against, None for the owner's.  `fork` is what it has of another run.
+    `first` is the event with which the run begins: it is stored where the run is claimed, so that
+    it can be shown at once.  None: whoever executes the run stores it with what follows.  The claim
+    has no events in either case, since nothing goes on.
     """
 
     name: str
@@ -174,6 +179,7 @@ class StartRun(RunOrder, Unit[Started]):
     hosted: tuple[str, ...] = ()
     share: RunShare = FOR_ANYBODY
     fork: RunFork | None = None
+    first: StoredEvent | None = None
 
     def statements(self, dialect: Dialect) -> Work[Started | Undo[Started]]:
         """Return what yields the session, a look at what is active and waits, and the new row."""
@@ -221,11 +227,14 @@ class StartRun(RunOrder, Unit[Started]):
         if found.waits:
             yield INSERT_WAITING.of(self, run_no=run_no, **share.wait(self.owner))
             return Started(run_no, None, queued=not found.busy)
-        yield INSERT_RUN.of(self, run_no=run_no, subject=share.subject)
+        first = () if self.first is None else (self.first,)
+        yield INSERT_RUN.of(self, run_no=run_no, subject=share.subject, events=len(first))
+        if first:
+            yield insert_events(dialect, self.run_id, self.now_us, first)
         columns = (*order_columns(self), self.now_us, 1, run_no, 0, 1, share.subject, state)
         columns = (*columns, found.used, found.used_nano)
         claimed: tuple[Any, ...] = columns
-        return Started(run_no, ClaimedRun(*claimed))
+        return Started(run_no, ClaimedRun(*claimed), first=self.first)
 
 
 # --- Executing ---------------------------------------------------------------------------------

@@ -12,9 +12,10 @@ from attrs import evolve
 from legation.store.copies import FORGET_ANSWERS
 from legation.store.counts import ANY_COUNT_RUNS, ANY_OLDEST_PAUSED
 from legation.store.run_keeping import ANY_EXPIRY, CancelsAsked, ClaimWaiting, Missed
-from legation.store.run_rows import RunLease, StoredEvent, insert_events
+from legation.store.run_rows import MANY_EVENTS, RunLease, StoredEvent, insert_events
 from legation.store.run_steering import CancelRun, Continued, ContinueRun
 from legation.store.runs import (
+    INSERT_RUN,
     NEXT,
     OPEN_SESSION,
     TOUCH_SESSION,
@@ -383,6 +384,33 @@ def test_on_sqlite_a_start_is_two_statements_and_an_end_is_four(subject: str | N
     assert [text.replace(" update", "") for text in over] == [
         *("update sessions set", "update runs set", "insert into events", "insert into usage"),
     ]
+
+
+def test_the_first_event_is_stored_with_a_run_that_is_claimed_and_with_none_that_waits() -> None:
+    database = Database()
+    first = EVENTS[0]
+    begun, started = asked_by(database, start_of("r", first=first))
+    waits = database.run(start_of("later", first=first))
+
+    assert begun == ["insert into sessions", "insert into runs", "insert into events"]
+    assert (started.claim.events, started.first) == (0, first)
+    assert (waits.claim, waits.first) == (None, None)
+    rows = database.ask("select run_id, events from runs order by run_no")
+    assert rows == [("r", 1), ("later", 0)]
+    assert database.ask("select run_id, seq, at_us, name, data from events") == [
+        ("r", 1, 5, first.name, first.data)
+    ]
+    assert database.run(evolve(APPEND, events=EVENTS[1:], last=2)) is False
+
+
+def test_on_postgresql_the_first_event_goes_with_the_run_in_one_round_trip() -> None:
+    """Neither returns anything, so that both are held until there is a round trip to make."""
+    rows: list[list[tuple[Any, ...]]] = [[(1, "{}")], [(0, 0, 0, 0, 0, 0, 0)], [], []]
+    unit = start_of("r", first=EVENTS[0])
+    *_, run, events = played(unit, *rows, dialect=Dialect.POSTGRESQL)[0]
+
+    assert (run.sql, run.parameters["events"]) == (INSERT_RUN, 1)
+    assert (events.sql, events.parameters["seqs"]) == (MANY_EVENTS, [1])
 
 
 @pytest.mark.parametrize("session", ["s", "elsewhere"])

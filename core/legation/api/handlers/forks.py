@@ -142,9 +142,7 @@ def fork_run(
     change = change_of_start(call, form, resource)
     outcome: Outcome[str] | None = None if form.stream or form.background else Outcome()
     started = yield from start(call.context, hosted, new, change, outcome)
-    answer = refuse_start(call, new, started) or answer_at_once(
-        call, hosted, new, form, started.claim
-    )
+    answer = refuse_start(call, new, started) or answer_at_once(call, hosted, new, form, started)
     owner, database = row.owner, hosted.database
     return answer or (yield from join_run(call, database, owner, run_id, outcome=outcome))
 

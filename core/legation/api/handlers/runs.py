@@ -164,13 +164,12 @@ def start_run(
         details=with_claims(call, hosted, {**_details(form), **media.by_kind}),
         waits=call.registry.config.on_busy == "queue",
         account=account,
+        streamed=form.stream and not form.background,
     )
     change = change_of_start(call, form, call.describe_resource(hosted.id, run_id))
     outcome: Outcome[str] | None = None if form.stream or form.background else Outcome()
     started = yield from start(call.context, hosted, new, change, outcome)
-    answer = refuse_start(call, new, started) or answer_at_once(
-        call, hosted, new, form, started.claim
-    )
+    answer = refuse_start(call, new, started) or answer_at_once(call, hosted, new, form, started)
     return answer or (yield from join_run(call, hosted.database, owner, run_id, outcome=outcome))
 
 
@@ -198,19 +197,21 @@ def answer_at_once(
     hosted: Component,
     new: NewRun,
     form: StartForm | ForkForm,
-    claim: ClaimedRun | None = None,
+    started: Started | None = None,
 ) -> Answer | None:
     """Return the answer for a run that is stored; None where `form` asks to wait for its end.
 
-    `claim`: the run, where this process begins to execute it now.
+    `started`: how it was stored, unless that was before.
     """
     owner, session_id, run_id = new.owner, new.session_id, new.run_id
     if form.background:
         payload = {"run_id": run_id, "session_id": session_id, "status": RunState.PENDING.value}
         return json_response(202, payload)
     if form.stream:
+        claim, first = (started.claim, started.first) if started else (None, None)
         run = claim or ClaimedRun(owner, session_id, run_id, hosted.kind, hosted.id, "{}", 0, 0)
-        return event_stream(tail(_follow_run(call, hosted, run), 0, in_step=claim is not None))
+        followed, here = _follow_run(call, hosted, run), claim is not None
+        return event_stream(tail(followed, 0, in_step=here, first=first))
     return None
 
 
