@@ -130,9 +130,12 @@ class Text:
     def names_one_owner(self) -> bool:
         """Whether it is bound to one owner: by a condition, by what it inserts, or by its parent.
 
-        A condition that a null parameter switches off binds nothing.
+        A condition that a null parameter switches off binds nothing.  One that is an expression, by
+        which PostgreSQL takes no index of owners, binds as another does.
         """
-        bound = re.search(r"(?<!is null or )\bowner (= |in \()(:owner|%\(owner\)s)", self.sql)
+        bound = re.search(
+            r"(?<!is null or )\bowner (\|\| '' )?(= |in \()(:owner|%\(owner\)s)", self.sql
+        )
         inserted = re.search(r"into \w+ \(owner\b.*(:owner|%\(owner\)s)", self.sql)
         return bool(bound or inserted)
 
@@ -178,6 +181,7 @@ def test_no_statement_takes_a_null_for_every_owner(texts: list[Text]) -> None:
     ("sql", "one"),
     [
         ("select a from runs where owner = :owner and b = 1", True),
+        ("update runs set a = 1 where run_id = :run_id and owner || '' = :owner", True),
         ("insert into runs (owner, a) values (:owner, 1)", True),
         ("update runs set a = 1 where run_id = :run_id", False),
         ("select a from runs where (cast(:owner as text) is null or owner = :owner)", False),
