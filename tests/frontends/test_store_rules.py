@@ -52,6 +52,7 @@ FOR_ALL_OWNERS: Final = {
     "ANY_EXPIRY": "as ANY_EXPIRED: the time alone at which the next lease is over",
     "ANY_UNHOSTED": "as ANY_WAITING: numbers of what nobody hosts",
     "ANY_WAITING": "a node looks for runs that nobody executes, whoever's they are",
+    "LOOK_BEHIND": "whether a run of the same share waits, in whatever session",
     "NEXT_WAITING": "as ANY_WAITING",
     "LOCK_FREE": "one of the sessions that NEXT_WAITING has found",
     "ANY_ACTIVE": "who has the database looks at all runs that are not over, by `check --runs`",
