@@ -52,6 +52,7 @@ FOR_ALL_OWNERS: Final = {
     "ANY_EXPIRY": "as ANY_EXPIRED: the time alone at which the next lease is over",
     "ANY_UNHOSTED": "as ANY_WAITING: numbers of what nobody hosts",
     "ANY_WAITING": "a node looks for runs that nobody executes, whoever's they are",
+    "LOOK_BEHIND": "whether a run of the same share waits, in whatever session",
     "NEXT_WAITING": "as ANY_WAITING",
     "LOCK_FREE": "one of the sessions that NEXT_WAITING has found",
     "ANY_ACTIVE": "who has the database looks at all runs that are not over, by `check --runs`",
@@ -130,9 +131,12 @@ class Text:
     def names_one_owner(self) -> bool:
         """Whether it is bound to one owner: by a condition, by what it inserts, or by its parent.
 
-        A condition that a null parameter switches off binds nothing.
+        A condition that a null parameter switches off binds nothing.  One that is an expression, by
+        which PostgreSQL takes no index of owners, binds as another does.
         """
-        bound = re.search(r"(?<!is null or )\bowner (= |in \()(:owner|%\(owner\)s)", self.sql)
+        bound = re.search(
+            r"(?<!is null or )\bowner (\|\| '' )?(= |in \()(:owner|%\(owner\)s)", self.sql
+        )
         inserted = re.search(r"into \w+ \(owner\b.*(:owner|%\(owner\)s)", self.sql)
         return bool(bound or inserted)
 
@@ -178,6 +182,7 @@ def test_no_statement_takes_a_null_for_every_owner(texts: list[Text]) -> None:
     ("sql", "one"),
     [
         ("select a from runs where owner = :owner and b = 1", True),
+        ("update runs set a = 1 where run_id = :run_id and owner || '' = :owner", True),
         ("insert into runs (owner, a) values (:owner, 1)", True),
         ("update runs set a = 1 where run_id = :run_id", False),
         ("select a from runs where (cast(:owner as text) is null or owner = :owner)", False),

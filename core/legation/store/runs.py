@@ -242,13 +242,19 @@ class StartRun(RunOrder, Unit[Started]):
 # What is written goes on where the row stands, or is written a second time.  A row that stands
 # anywhere else is not the one that the lease was given on: an older database has been restored.
 _GOES_ON: Final = "events between :before and :last"
-ADVANCE: Final = Sql(
-    f"""update runs set events = :last, reason = null,
+_LEASED: Final = f"""owner = :owner and run_id = :run_id and {EXECUTED_RUN}
+        and lease_by = :node and attempt = :attempt"""
+# PostgreSQL would find the run in the small index of those that are active, and read each of the
+# owner's there, with those that have ended since it was tidied; or in another that begins with the
+# owner.  Expressions are in none of them, so that the run is found by its id.
+_BY_ID: Final = f"run_id = :run_id and owner || '' = :owner and {EXECUTED_RUN}"
+_LEASED_BY_ID: Final = f"""{_BY_ID.replace("status =", "status || '' =")}
+        and lease_by = :node and attempt = :attempt"""
+_ADVANCE: Final = f"""update runs set events = :last, reason = null,
         tries = case when cast(:progress as bigint) = 1 then 1 else tries end
-    where owner = :owner and run_id = :run_id and {EXECUTED_RUN}
-        and lease_by = :node and attempt = :attempt and {_GOES_ON}
+    where {{fence}} and {_GOES_ON}
     returning cancel_us"""
-)
+ADVANCE: Final = Sql(_ADVANCE.format(fence=_LEASED), _ADVANCE.format(fence=_LEASED_BY_ID))
 
 
 @frozen
@@ -301,8 +307,6 @@ class AppendEvents(Unit[bool | None]):
 
 # `lapsed` is for those who end the run of another, whose node must be gone.  That node may only
 # have been silent: what it stored since the run was looked at is not to be written over.
-_LEASED: Final = f"""owner = :owner and run_id = :run_id and {EXECUTED_RUN}
-        and lease_by = :node and attempt = :attempt"""
 FENCE: Final = f"""{_LEASED}
         and (cast(:lapsed as bigint) = 0 or {has_lapsed("runs")})"""
 _PAUSED: Final = state_after(RunMove.PAUSE)
@@ -317,7 +321,7 @@ _FINISH: Final = f"""update runs set status = :status, output = :output, reason 
     returning {SHARE}"""
 # Two texts: PostgreSQL plans one that may look for a node anew each time, since it hopes that it
 # need not.
-FINISH: Final = Sql(_FINISH.format(fence=_LEASED))
+FINISH: Final = Sql(_FINISH.format(fence=_LEASED), _FINISH.format(fence=_LEASED_BY_ID))
 FINISH_LAPSED: Final = fill_clock(
     _FINISH.format(fence=f"{_LEASED} and {has_lapsed('runs')} and events = :before")
 )

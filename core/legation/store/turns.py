@@ -26,6 +26,7 @@ __all__ = [
     "ANY_WAITING",
     "FOR_ANYBODY",
     "LOCK_SHARE",
+    "LOOK_BEHIND",
     "NEXT_WAITING",
     "SHARE",
     "SIGHTS",
@@ -70,6 +71,8 @@ TURN: Final = f"""(select coalesce(max(tag), 0) from (
 _IN: Final = "in (select value from json_each(:hosted))"
 _ANY: Final = "= any (:hosted)"
 
+_BEHIND: Final = f"exists (select 1 {_NEXT_OF.format(share=':share', among='$AMONG')})"
+
 
 def _sights(executed: str) -> str:
     """Return what a look at a session and a subject selects.
@@ -82,7 +85,7 @@ def _sights(executed: str) -> str:
     (select count(*) from (select 1 from runs where {WAITS} and {SHARE} = :share
         limit :waiting) as w),
     {executed},
-    exists (select 1 {_NEXT_OF.format(share=":share", among="$AMONG")}),
+    {_BEHIND},
     coalesce((select tokens from usage where subject = :share and day >= :day), 0),
     coalesce((select cost_nano from usage where subject = :share and day >= :day), 0),
     coalesce((select bytes from usage where subject = :keeper), 0)"""
@@ -102,10 +105,17 @@ _OF_ANY: Final = _sights(_count(f"{_UNDER_WAY} and subject = :share"))
 
 
 def _look(sights: str) -> Sql:
+    """Return the look; on PostgreSQL without what can only be seen where a run waits.
+
+    There each part of a statement is set up each time, whether or not it is carried out.
+    """
     text = f"select {sights}"
-    return Sql(text.replace("$AMONG", _IN), text.replace("$AMONG", _ANY))
+    return Sql(text.replace("$AMONG", _IN), text.replace(_BEHIND, "null"))
 
 
+LOOK_BEHIND: Final = Sql(
+    f"select {_BEHIND}".replace("$AMONG", _IN), f"select {_BEHIND}".replace("$AMONG", _ANY)
+)
 LOOK: Final = _look(_OF_OWNER)
 LOOK_OF_ANY: Final = _look(_OF_ANY)
 
@@ -316,11 +326,17 @@ def look_closely(
     """Yield what is missing behind the look `asked`, whose rows are in; return what is found.
 
     Close to its limit a subject is looked at once more under its lock, so that of two nodes one
-    alone gives the last place.
+    alone gives the last place.  Whether the run is behind another one is asked where any waits.
     """
     (seen,) = rows
     busy, _, executed, *_ = seen
-    if dialect is Dialect.POSTGRESQL and share.at_once - executed <= _CLOSE and not busy:
+    if dialect is Dialect.SQLITE or busy:
+        return share.find(seen)
+    if share.at_once - executed <= _CLOSE:
         yield LOCK_SHARE(share=asked.parameters["share"])
         (seen,) = yield asked
-    return share.find(seen)
+    busy, waiting, executed, _, *counts = seen
+    behind: object = False
+    if waiting or not share.waiting:  # of which it counts none
+        ((behind,),) = yield Statement(LOOK_BEHIND, asked.parameters)
+    return share.find((busy, waiting, executed, behind, *counts))

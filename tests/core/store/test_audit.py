@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from legation.store.audit import (
     APPEND,
     END,
+    LAST,
     AppendAudit,
     Audited,
     ChainEnd,
@@ -325,14 +326,24 @@ def test_on_postgresql_the_end_is_asked_for_each_time() -> None:
     assert asked == [END.text, APPEND.text]
 
 
-def test_on_postgresql_the_end_of_the_chain_is_asked_for_along_with_the_change() -> None:
+@pytest.mark.parametrize("last", [None, 4])
+def test_on_postgresql_the_end_of_the_chain_is_asked_for_along_with_the_change(
+    last: int | None,
+) -> None:
     work = Audited(Mark("m"), "n", ENTRY, KEY).statements(Dialect.POSTGRESQL)
     both = next(work)
     assert isinstance(both, tuple)
-    assert [one.sql for one in both] == [MARK, END]
-    appended = work.send([[], [("signed/n/7", None, None)]])  # type: ignore[list-item]  # of each
+    assert [one.sql for one in both] == [MARK, LAST]
+    if last is None:  # the writer has no page yet, whose name is known to the server alone
+        begun = work.send([[], []])  # type: ignore[list-item]  # of each
+        assert isinstance(begun, Statement)
+        assert begun.sql is END
+        appended = work.send([("signed/n/7", None, None)])
+    else:
+        appended = work.send([[], [("signed/n/7", last, "ab")]])  # type: ignore[list-item]
     assert isinstance(appended, Statement)
     assert appended.parameters["writer"] == "signed/n/7"
+    assert appended.parameters["last"] == (last or 0) + 1
     with pytest.raises(StopIteration) as stop:
         work.send(())
     assert stop.value.value == Changed("something", kept=True)

@@ -27,7 +27,7 @@ from legation.store.runs import (
     merge_objects,
 )
 from legation.store.session_pages import ANY_COUNT, ListSessions
-from legation.store.turns import LOOK, RunShare
+from legation.store.turns import LOOK, LOOK_BEHIND, RunShare
 from legation.store.units import Dialect, Numbered, Statement, Undo, Unit, all_sql
 
 from ...one_database import Database
@@ -426,6 +426,26 @@ def test_an_end_asks_who_is_next_where_anybody_waits(session: str) -> None:
     assert "select run_no, asked_of," in over
     assert (ended.following is not None) == (session == "s")
     assert ended.contended == (session != "s")
+
+
+@pytest.mark.parametrize("behind", [False, True])
+def test_on_postgresql_who_is_ahead_is_looked_for_where_any_run_waits(behind: bool) -> None:
+    look = (0, 1, 0, None, 0, 0, 0)
+    begun, started = played(
+        start_of("r"), [(1, "{}")], [look], [(behind,)], [], dialect=Dialect.POSTGRESQL
+    )
+
+    assert [statement.sql for statement in begun[:3]] == [OPEN_SESSION, LOOK, LOOK_BEHIND]
+    assert started.queued == behind
+    assert "not exists" not in LOOK.psycopg_text
+
+
+def test_on_postgresql_who_is_ahead_is_looked_for_where_no_run_may_wait() -> None:
+    look, unit = (0, 0, 0, None, 0, 0, 0), evolve(start_of("r"), share=RunShare(waiting=0))
+    asked, undo = played(unit, [(1, "{}")], [look], [(True,)], dialect=Dialect.POSTGRESQL)
+
+    assert asked[2].sql is LOOK_BEHIND
+    assert undo == Undo(Started(0, None, over="waiting"))
 
 
 def test_on_postgresql_the_session_is_locked_before_anybody_looks() -> None:
