@@ -57,10 +57,10 @@ what they share.  Three have the kept numbers of sessions, the watch on
 the clients of streams, and the waits for the sockets of PostgreSQL.
 """
 
-COMPILED: Final = {"<legation.values>": 158, "<attrs generated methods legation": 81}
+COMPILED: Final = {"<legation.values>": 213, "<attrs generated methods legation": 11}
 """So many texts are compiled: forms of classes, and classes of ours that attrs makes.
 
-A kind of finding is one, and two forms are those of what models and workers have counted.
+A form is compiled in a fifth of the time that attrs takes for a class.
 """
 
 UNUSED: Final = frozenset(
