@@ -30,6 +30,16 @@ WAVES: Final = 9
 SETTLED: Final = 5
 WAIT_SECONDS: Final = 3.0
 SLOW: Final = f"""
+[limits.node]
+runs = {2 * STREAMS}
+model_calls = {2 * STREAMS}
+streams = {2 * STREAMS}
+
+[limits.subjects.ada]
+runs = {2 * STREAMS}
+model_calls = {2 * STREAMS}
+streams = {2 * STREAMS}
+
 [models.slow]
 provider = "echo"
 delay_seconds = {WAIT_SECONDS}
