@@ -34,11 +34,13 @@ SLOW: Final = f"""
 runs = {2 * STREAMS}
 model_calls = {2 * STREAMS}
 streams = {2 * STREAMS}
+followers = {2 * STREAMS}
 
 [limits.subjects.ada]
 runs = {2 * STREAMS}
 model_calls = {2 * STREAMS}
 streams = {2 * STREAMS}
+followers = {2 * STREAMS}
 
 [models.slow]
 provider = "echo"
