@@ -30,7 +30,7 @@ from .api.custom_routes import CustomRoute
 from .api.dispatcher import Arrival, Dispatcher, Outcome, report_failure
 from .api.documentation import ApiDocumentation
 from .api.route import Route
-from .api.route_table import TABLE, RouteTable, make_table
+from .api.route_table import TABLE, RouteTable, import_handlers, make_table
 from .api.settings import Settings
 from .channels import Codec
 from .config import (
@@ -507,6 +507,10 @@ class Platform:
 
     def _count_old_entries(self, database: str, before_us: int) -> Program[int]:
         return handlers.audit.count_old_entries(database, before_us)
+
+    def import_handlers(self) -> None:
+        """Import what requests would import: what is forked shares it then."""
+        import_handlers(self._table)
 
     def _describe(self) -> dict[str, Any]:
         """Return the OpenAPI document."""

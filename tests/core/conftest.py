@@ -73,6 +73,7 @@ LATE: Final = frozenset(
         "legation.api",
         "legation.api.handlers",
         "legation.channels",
+        "legation.models",
     }
 )
 """The packages that import a module of theirs when a name of it is asked for first."""
