@@ -43,6 +43,7 @@ def test_nothing_of_a_row_is_late_but_what_the_row_imports(route: Route) -> None
 
 LATE: Final = """
 import sys
+from legation import Database, Platform
 from legation.api import handlers, late_handlers
 from legation.api.routes import ROUTES
 late = {f"legation.api.handlers.{name}" for name in handlers.LATE}
@@ -53,6 +54,9 @@ assert one.query.__module__ == one.handler.__module__ == one.find.__module__
 assert one.handler is handlers.audit.list_audit
 assert [name for name in late if name in sys.modules] == ["legation.api.handlers.audit"]
 assert one == one and {one: 1}[one]
+Platform(databases=[Database("main", "sqlite://")]).import_handlers()
+assert late <= sys.modules.keys()
+assert "legation.api.openapi" not in sys.modules
 """
 
 
