@@ -195,9 +195,11 @@ def test_what_is_set_later_goes_through_the_converters_of_attrs() -> None:
 
 
 def test_a_converter_that_wants_the_field_is_one_of_attrs() -> None:
+    name_of: Any = attrs.Converter(lambda _, of: of.name, takes_field=True)
+
     @frozen
     class Named:
-        a: Any = field(converter=attrs.Converter(lambda value, of: of.name, takes_field=True))
+        a: Any = field(converter=name_of)
 
     assert Named(1).a == "a"
 

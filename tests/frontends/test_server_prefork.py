@@ -99,7 +99,7 @@ class Load:
 
 def test_the_package_imports_what_several_workers_need_and_has_no_other_names() -> None:
     assert legation_server.run_workers is prefork.run_workers
-    with pytest.raises(AttributeError, match="^module 'legation_server' has no attribute 'Hook'$"):
+    with pytest.raises(AttributeError, match=r"^module 'legation_server' has no attribute 'Hook'$"):
         _ = getattr(legation_server, "Hook")  # noqa: B009 (a checker refuses it otherwise)
 
 
