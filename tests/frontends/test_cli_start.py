@@ -47,7 +47,7 @@ url = "sqlite:///main.db"
 id = "concierge"
 """
 
-OURS: Final = 366
+OURS: Final = 367
 """So many modules of ours a platform without channels and keys imports, on SQLite.
 
 Of the commands it is the one that was typed; of the handlers those that every platform is asked for

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..values import frozen
 from . import handlers
+from .late_functions import LateModule
 
 if TYPE_CHECKING:
     from .handlers import (
@@ -47,12 +47,10 @@ else:
         """
         if name not in handlers.LATE:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return LateModule(name)
+        return LateModule(handlers, name)
 
 
 __all__ = [
-    "LateFunction",
-    "LateModule",
     "access",
     "all_runs",
     "approvals",
@@ -78,26 +76,3 @@ __all__ = [
     "users",
     "webhooks",
 ]
-
-
-@frozen
-class LateFunction:
-    """The function `name` of the module `module` of handlers, which a call returns."""
-
-    module: str
-    name: str
-
-    def __call__(self) -> Any:
-        """Return the function."""
-        return getattr(getattr(handlers, self.module), self.name)
-
-
-@frozen
-class LateModule:
-    """A module of handlers, of which each name is a `LateFunction`."""
-
-    module: str
-
-    def __getattr__(self, name: str) -> LateFunction:
-        """Return what stands for the function `name` of the module."""
-        return LateFunction(self.module, name)

@@ -31,7 +31,7 @@ from ..shares.shares import Shares
 from ..values import frozen
 from .call import BODY_LIMIT, Call, Handled
 from .fields import NoQuery, read_json, read_query
-from .late_handlers import LateFunction
+from .late_functions import LateFunction
 
 __all__ = ["Finder", "FormShape", "Handler", "MissingFinder", "Route", "parse_alone"]
 

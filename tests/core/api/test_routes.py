@@ -14,7 +14,7 @@ from attrs import fields
 from legation import api
 from legation.access.scopes import Open, Public, Scoped, Signed
 from legation.api import handlers, late_handlers
-from legation.api.late_handlers import LateFunction, LateModule
+from legation.api.late_functions import LateFunction, LateModule
 from legation.api.route import Route
 from legation.api.routes import ROUTES
 from legation.config import DEFAULT_EXCLUDED_ROUTES, AuthorizationConfig
