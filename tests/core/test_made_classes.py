@@ -59,7 +59,8 @@ def given_for(made: Any) -> Any:
     """Return what attrs makes the field `made` of."""
     options = made.options
     is_factory = made.kind.strip("()cv") in ("f", "F")
-    default = attrs.Factory(made.default, "F" in made.kind) if is_factory else made.default
+    make: Any = attrs.Factory
+    default = make(made.default, "F" in made.kind) if is_factory else made.default
     return attrs.field(
         default=default,
         converter=options.converter,

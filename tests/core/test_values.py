@@ -194,16 +194,6 @@ def test_what_is_set_later_goes_through_the_converters_of_attrs() -> None:
     assert one.name == "b"
 
 
-def test_a_converter_that_wants_the_field_is_one_of_attrs() -> None:
-    name_of: Any = attrs.Converter(lambda _, of: of.name, takes_field=True)
-
-    @frozen
-    class Named:
-        a: Any = field(converter=name_of)
-
-    assert Named(1).a == "a"
-
-
 def test_a_field_that_is_not_there_yet_is_shown_as_that() -> None:
     @frozen
     class Late:
