@@ -30,6 +30,18 @@ WAVES: Final = 9
 SETTLED: Final = 5
 WAIT_SECONDS: Final = 3.0
 SLOW: Final = f"""
+[limits.node]
+runs = {2 * STREAMS}
+model_calls = {2 * STREAMS}
+streams = {2 * STREAMS}
+followers = {2 * STREAMS}
+
+[limits.subjects.ada]
+runs = {2 * STREAMS}
+model_calls = {2 * STREAMS}
+streams = {2 * STREAMS}
+followers = {2 * STREAMS}
+
 [models.slow]
 provider = "echo"
 delay_seconds = {WAIT_SECONDS}
@@ -126,13 +138,21 @@ def drain(client: socket.socket) -> None:
 
 
 def extra_worker(setting: Setting) -> float:
-    """Return the bytes that one more worker costs."""
+    """Return the bytes that one more worker costs, the process that watches it included."""
     totals: list[int] = []
     for workers in (2, 6):
         with ours(setting, "--workers", str(workers)) as server:
-            time.sleep(4)
+            wait_for(server.pids[0], workers)
             totals.append(memory(server.pids[0]))
     return (totals[1] - totals[0]) / 4
+
+
+def wait_for(pid: int, workers: int) -> None:
+    """Wait until all `workers` of the process `pid` are there, and at rest."""
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    while len(children.read_text().split()) < workers:
+        time.sleep(0.2)
+    time.sleep(6)
 
 
 def main() -> None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from typing import Any, Final, Protocol, cast
 
 from attrs import evolve, field
 
+from . import api
 from .access.authenticator import (
     CANNOT_BE_READ,
     TRUSTED,
@@ -22,18 +22,15 @@ from .access.authenticator import (
 )
 from .access.decide import Principal
 from .access.posture import Door, Finding, posture
+from .api import handlers
 from .api.call import Known, Process
 from .api.console_files import ConsoleFiles
 from .api.custom_faults import route_faults
 from .api.custom_routes import CustomRoute
 from .api.dispatcher import Arrival, Dispatcher, Outcome, report_failure
 from .api.documentation import ApiDocumentation
-from .api.handlers.audit import count_old_entries, prune_trail
-from .api.handlers.metrics import measure
-from .api.openapi.custom import description_faults
-from .api.openapi.document import document
 from .api.route import Route
-from .api.route_table import TABLE, RouteTable, make_table
+from .api.route_table import TABLE, RouteTable, import_handlers, make_table
 from .api.settings import Settings
 from .channels import Codec
 from .config import (
@@ -311,7 +308,7 @@ class Platform:
         guarded = not config.authorization or config.allowed_hosts
         self._guard = TrustGuard.of(config.allowed_hosts) if guarded else None
         self.schema_guard = SchemaGuard(tuple(self.registry.databases), catalogue)
-        self.documentation = ApiDocumentation(partial(document, self.registry, self._table))
+        self.documentation = ApiDocumentation(self._describe)
         self._console = ConsoleFiles()
         excluded = _find_excluded(authorization, self._table)
         self.telemetry = Telemetry()
@@ -503,10 +500,21 @@ class Platform:
     def _find_sweep(self, database: str) -> SweepDatabase:
         periods = self.registry.periods[database]
         cluster = self.context.cluster
-        return SweepDatabase(cluster, database, periods, self._prune_trail, count_old_entries)
+        return SweepDatabase(cluster, database, periods, self._prune_trail, self._count_old_entries)
 
     def _prune_trail(self, database: str, before_us: int, who: str) -> Program[int]:
-        return prune_trail(database, before_us, who, self.context.cluster.trail_keys)
+        return handlers.audit.prune_trail(database, before_us, who, self.context.cluster.trail_keys)
+
+    def _count_old_entries(self, database: str, before_us: int) -> Program[int]:
+        return handlers.audit.count_old_entries(database, before_us)
+
+    def import_handlers(self) -> None:
+        """Import what requests would import: what is forked shares it then."""
+        import_handlers(self._table)
+
+    def _describe(self) -> dict[str, Any]:
+        """Return the OpenAPI document."""
+        return api.openapi.document.document(self.registry, self._table)
 
     def _run_round(self, one: BoundedRound) -> Program[RoundReport]:
         """Run a round; what is left of one that is closed before its end is for `shutdown`."""
@@ -566,7 +574,9 @@ class Platform:
         Where several processes serve, each says by `telemetry.gather` what all have counted.
         """
         dispatcher = self._dispatcher
-        return measure(Process(self.context, dispatcher, dispatcher.started_us, now_us))
+        return handlers.metrics.measure(
+            Process(self.context, dispatcher, dispatcher.started_us, now_us)
+        )
 
     def record_spans(self) -> Recorder:
         """Record the spans of all that begins from now on; return what they are taken from.
@@ -812,8 +822,8 @@ def _check(config: PlatformConfig, extensions: _Extensions) -> tuple[Registry, R
         raise ConfigurationError(wrong)
     routes = extensions.routes
     faults = route_faults(routes, config)
-    if not faults:
-        faults = tuple(description_faults(routes))
+    if routes and not faults:
+        faults = tuple(api.openapi.custom.description_faults(routes))
     try:
         registry = extensions.build(config)
     except ConfigurationError as error:

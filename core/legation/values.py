@@ -8,9 +8,11 @@ pickling are functions over the fields.  attrs is asked for the fields of a clas
 looks at them first, so that `fields`, `evolve`, cattrs and classes of attrs that derive from one of
 these work as usual.
 
-A class that needs more, such as a converter or an order, is made by attrs, as is every class
-should attrs keep its fields differently one day (`_READABLE`).  A field can be left out of the
-representation and of the comparison; for a format or a key of its own use `attrs.frozen`.
+A class that needs more, such as an order or a converter in one that is not frozen, is made by
+attrs, as is every class should attrs keep its fields differently one day (`_READABLE`).  A field
+can be left out of the representation and of the comparison; for a format or a key of its own use
+`attrs.frozen`.  The validators of a class that is made here always run; attrs can switch off its
+own.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ _OWN: Final = frozenset(
 
 _HOOKS: Final = ("__attrs_pre_init__", "__attrs_init_subclass__")
 _CLASS_VARIABLES: Final = ("ClassVar", "typing.ClassVar")
-_FIELDS: Final = "__fields_by_name__"
+_FIELDS: Final = "__fields_made__"
 
 
 @attrs.frozen
@@ -54,6 +56,15 @@ _FACTORY: Final[Any] = Factory
 _A_FIELD: Final[Any] = attrs.field()
 _Given: Final[Any] = _A_FIELD.__class__
 """What `field(...)` returns."""
+
+_SHARED: Final[dict[tuple[Any, ...], Any]] = {
+    (_A_FIELD.repr, _A_FIELD.eq, _A_FIELD.order, _A_FIELD.init): _A_FIELD
+}
+_CONVERTERS: Final = tuple(filter(None, (getattr(attrs, "Converter", None),)))
+"""The class of converters that want to know more than the value."""
+
+_FACTORIES: Final = frozenset({"f", "F"})
+_CHECKS: Final = frozenset({"c", "v"})
 
 _READABLE: Final = {"_default", "_validator", "converter", "init", "kw_only", "alias"} <= {
     *getattr(_Given, "__slots__", ())
@@ -109,9 +120,10 @@ def _use_plain_factories(cls: type[Any]) -> None:
 class _Field(NamedTuple):
     """A field of a class that is made here.
 
-    `given` is what attrs makes the same field of, and `kind` its part of the text of `__init__`:
-    `d` for a default and `f` for a factory that is called, `F` where it is given the object, and in
-    parentheses where it is no parameter.
+    `options` is something with those that attrs would make the field of (`_COPIED`), and `kind` its
+    part of the text of `__init__`: `d` for a default and `f` for a factory that is called, `F`
+    where it is given the object, and in parentheses where it is no parameter.  A `c` or `v` behind
+    that is for a converter or a validator.
     """
 
     name: str
@@ -120,10 +132,10 @@ class _Field(NamedTuple):
     kw_only: bool
     kind: str
     annotation: Any
-    given: Any
+    options: Any
 
 
-def _read_fields(cls: type[Any], *, kw_only: bool) -> dict[str, _Field] | None:
+def _read_fields(cls: type[Any], *, kw_only: bool, is_frozen: bool) -> dict[str, _Field] | None:
     """Return the own fields of `cls` by their names; None where one needs attrs."""
     values: Mapping[str, Any] = vars(cls)
     annotations: Mapping[str, Any] = values.get("__annotations__", {})
@@ -134,33 +146,49 @@ def _read_fields(cls: type[Any], *, kw_only: bool) -> dict[str, _Field] | None:
         if str(annotation).strip("'\"").startswith(_CLASS_VARIABLES):
             continue
         given = values.get(name, NOTHING)
-        if type(given) is not _Given:
-            given = attrs.field(default=given)
-        field = _read_field(name, annotation, given, kw_only=kw_only)
-        if field is None:
-            return None
+        if type(given) is _Given:
+            field = _read_field(name, annotation, given, kw_only=kw_only, is_frozen=is_frozen)
+            if field is None:
+                return None
+        else:
+            kind = _kind_of(given)
+            given = given.factory if kind in _FACTORIES else given
+            field = _Field(name, name.lstrip("_"), given, kw_only, kind, annotation, _A_FIELD)
         found[name] = field
     return found
 
 
-def _read_field(name: str, annotation: object, given: Any, *, kw_only: bool) -> _Field | None:
+def _read_field(
+    name: str, annotation: object, given: Any, *, kw_only: bool, is_frozen: bool
+) -> _Field | None:
     """Return the field that attrs would make of `given`; None where it needs attrs."""
-    needs = (given._validator, given.converter, given.hash, given.on_setattr, given.type)
+    needs = (given.hash, given.on_setattr, given.type)
     if any(option is not None for option in needs) or given.eq_key or given.order_key:
+        return None
+    checks = f"{'c' * bool(given.converter)}{'v' * bool(given._validator)}"
+    # What is assigned to a field of an object that is not frozen goes through both as well.
+    if given.repr not in (True, False) or (checks and not is_frozen):
         return None
     default: Any = given._default
     kind = _kind_of(default)
-    if given.repr not in (True, False) or not (given.init or kind):
+    if isinstance(given.converter, _CONVERTERS) or (checks and not given.init and not kind):
         return None
     return _Field(
         name,
         given.alias or name.lstrip("_"),
-        default.factory if kind in {"f", "F"} else default,
+        default.factory if kind in _FACTORIES else default,
         kw_only if given.kw_only is None else given.kw_only,
-        kind if given.init else f"({kind})",
+        (kind if given.init else f"({kind})") + checks,
         annotation,
-        given,
+        _share(given),
     )
+
+
+def _share(given: Any) -> Any:
+    """Return something with the options of `given`: most fields have the same few."""
+    if given.metadata or given.converter or given._validator:
+        return given
+    return _SHARED.setdefault((given.repr, given.eq, given.order, given.init), given)
 
 
 def _inherit(cls: type[Any], own: Mapping[str, _Field], *, is_frozen: bool) -> Any:
@@ -172,7 +200,7 @@ def _inherit(cls: type[Any], own: Mapping[str, _Field], *, is_frozen: bool) -> A
             continue
         if _FIELDS not in values or (base.__setattr__ is _FROZEN["__setattr__"]) != is_frozen:
             return None
-        found |= values[_FIELDS]
+        found |= {field.name: field for field in values[_FIELDS]}
     return {name: field for name, field in found.items() if name not in own}
 
 
@@ -185,17 +213,19 @@ def _kind_of(default: Any) -> str:
 class _Attributes:
     """The fields of a class as attrs has them, which are made when somebody looks first."""
 
-    __slots__ = ("cls",)
-    cls: Any
+    __slots__ = ()
 
     def __get__(self, _: object, owner: type[Any]) -> Any:
-        made = _describe(self.cls)
-        self.cls.__attrs_attrs__ = made
+        cls: Any = next(base for base in owner.__mro__ if _FIELDS in vars(base))
+        made = cls.__attrs_attrs__ = _describe(cls)
         return made
 
 
+_ATTRIBUTES: Final = _Attributes()
+
+
 _PATTERN: Final[Any] = attrs.fields(_Frozen)[0]
-_COPIED: Final = ("repr", "eq", "order", "hash", "init", "metadata")
+_COPIED: Final = ("repr", "eq", "order", "hash", "init", "metadata", "converter")
 
 
 def _describe(cls: type[Any]) -> tuple[Any, ...]:
@@ -203,11 +233,12 @@ def _describe(cls: type[Any]) -> tuple[Any, ...]:
     own = vars(cls).get("__annotations__", {})
     described: list[Any] = []
     body: dict[str, Any] = {}
-    for place, field in enumerate(vars(cls)[_FIELDS].values()):
+    for place, field in enumerate(vars(cls)[_FIELDS]):
         body[field.name] = property(itemgetter(place))
         described.append(
             _PATTERN.evolve(
-                **{option: getattr(field.given, option) for option in _COPIED},
+                **{option: getattr(field.options, option) for option in _COPIED},
+                validator=field.options._validator,
                 **_alias_of(field),
                 name=field.name,
                 default=_default_of(field),
@@ -228,8 +259,13 @@ def _alias_of(field: _Field) -> dict[str, Any]:
 
 
 def _default_of(field: _Field) -> Any:
-    kind = field.kind.strip("()")
-    return _FACTORY(field.default, takes_self=kind == "F") if kind in {"f", "F"} else field.default
+    kind = _source(field.kind)
+    return _FACTORY(field.default, takes_self=kind == "F") if kind in _FACTORIES else field.default
+
+
+def _source(kind: str) -> str:
+    """Return the part of `kind` that says where the value comes from: `d`, `f`, `F` or none."""
+    return kind.strip("()cv")
 
 
 # --- Classes ---------------------------------------------------------------------------------
@@ -248,13 +284,13 @@ def _make(cls: type[Any], options: Mapping[str, Any], *, is_frozen: bool) -> typ
         return None  # of Python 3.14, which has annotations when they are asked for
     if any(isinstance(value, cached_property) for value in values.values()):
         return None
-    own = _read_fields(cls, kw_only=options.get("kw_only", False))
+    own = _read_fields(cls, kw_only=options.get("kw_only", False), is_frozen=is_frozen)
     inherited = None if own is None else _inherit(cls, own, is_frozen=is_frozen)
     if own is None or inherited is None:
         return None
     fields = {**inherited, **own}
     positional = [field for field in fields.values() if field.kind[:1] != "(" and not field.kw_only]
-    kinds = [bool(field.kind) for field in positional]
+    kinds = [bool(_source(field.kind)) for field in positional]
     if kinds != sorted(kinds):
         return None  # for attrs to refuse
     return _build(cls, own, fields, positional, options, is_frozen=is_frozen)
@@ -275,8 +311,8 @@ def _build(
     body |= _REPLACE
     body["__match_args__"] = tuple(field.name for field in positional)
     body["__getstate__"], body["__setstate__"] = _get_state, _set_state
-    attributes = body["__attrs_attrs__"] = _Attributes()
-    body[_FIELDS] = fields
+    body["__attrs_attrs__"] = _ATTRIBUTES
+    body[_FIELDS] = tuple(fields.values())
     if "__repr__" not in values:
         body["__repr__"] = _represent
     if is_frozen:
@@ -291,8 +327,7 @@ def _build(
     body["__qualname__"] = cls.__qualname__
     metaclass: Any = type(cls)
     made: Any = metaclass(cls.__name__, cls.__bases__, body)
-    made.__init__ = _make_init(made, fields, is_frozen=is_frozen)
-    attributes.cls = made
+    made.__init__ = _make_init(made, own, fields, is_frozen=is_frozen)
     _move_cells(cls, made)
     return made  # type: ignore[no-any-return]  # it is a class
 
@@ -317,9 +352,13 @@ def _content(cell: CellType) -> object:
 # --- __init__ --------------------------------------------------------------------------------
 
 _NOTHING: Final = CellType(NOTHING)
+_PARTS: Final = ("set", "default", "convert", "validate", "attribute")
+"""What the text of an `__init__` calls what it has for each field."""
 
 
-def _make_init(cls: type[Any], fields: Mapping[str, _Field], *, is_frozen: bool) -> FunctionType:
+def _make_init(
+    cls: type[Any], own: Mapping[str, _Field], fields: Mapping[str, _Field], *, is_frozen: bool
+) -> FunctionType:
     """Return the `__init__` of `cls`: the code for such fields, with their names in it."""
     # Whether a parameter has a default, and which, is no part of the code.
     kinds = tuple((field.kind.removeprefix("d"), field.kw_only) for field in fields.values())
@@ -328,20 +367,18 @@ def _make_init(cls: type[Any], fields: Mapping[str, _Field], *, is_frozen: bool)
     cells = {"NOTHING": _NOTHING}
     positional: list[Any] = []
     by_name: dict[str, Any] = {}
-    annotations: dict[str, Any] = {"return": None}
     for number, field in enumerate(fields.values()):
         names[f"_{number}"], aliases[f"_{number}"] = field.name, field.alias
         if is_frozen:
             cells[f"set{number}"] = CellType(_find_slot(cls, field.name))
-        if field.kind[:1] == "(":
+        source = _source(field.kind)
+        if source != "d" or field.kind[:1] == "(":
             cells[f"default{number}"] = CellType(field.default)
+        if field.kind[-1:] in _CHECKS:
+            cells |= _check(cls, number, field)
+        if field.kind[:1] == "(" or not source:
             continue
-        annotations[field.alias] = field.annotation
-        if not field.kind:
-            continue
-        if field.kind != "d":
-            cells[f"default{number}"] = CellType(field.default)
-        default = field.default if field.kind == "d" else NOTHING
+        default = field.default if source == "d" else NOTHING
         if field.kw_only:
             by_name[field.alias] = default
         else:
@@ -354,8 +391,41 @@ def _make_init(cls: type[Any], fields: Mapping[str, _Field], *, is_frozen: bool)
     closure = tuple(cells[name] for name in code.co_freevars)
     made = FunctionType(code, _space(cls.__module__), "__init__", tuple(positional), closure)
     made.__kwdefaults__ = by_name or None
-    made.__annotations__ = annotations
+    made.__annotations__ = _annotate(cls, own, fields)
     return made
+
+
+def _check(cls: type[Any], number: int, field: _Field) -> dict[str, CellType]:
+    """Return what an `__init__` converts and validates this field with."""
+    return {
+        f"convert{number}": CellType(field.options.converter),
+        f"validate{number}": CellType(field.options._validator),
+        f"attribute{number}": CellType(attrs.fields(cls)[number]),
+    }
+
+
+def _annotate(
+    cls: type[Any], own: Mapping[str, _Field], fields: Mapping[str, _Field]
+) -> dict[str, Any]:
+    """Return the annotations of an `__init__`: those of `cls` itself, if they are the same."""
+    if len(own) == len(fields) and all(
+        field.alias == field.name and field.kind[-1:] not in _CHECKS for field in own.values()
+    ):
+        return cls.__annotations__
+    found: dict[str, Any] = {}
+    for field in fields.values():
+        annotation = field.annotation
+        if "c" in field.kind:
+            annotation = _find_taken(field.options.converter)
+        if annotation is not None and field.kind[:1] != "(":
+            found[field.alias] = annotation
+    return found
+
+
+def _find_taken(converter: Any) -> Any:
+    """Return the annotation of what `converter` takes; None where it has none."""
+    code = getattr(converter, "__code__", None)
+    return None if code is None else converter.__annotations__.get(code.co_varnames[0])
 
 
 def _find_slot(cls: type[Any], name: str) -> Callable[[object, object], None]:
@@ -382,10 +452,13 @@ def _compile_init(kinds: tuple[tuple[str, bool], ...], is_frozen: bool, has_more
         if kind[:1] != "(":
             places[kw_only].append(f"_{number}")
         lines += _write_assignment(number, kind, is_frozen)
+    for number, (kind, _) in enumerate(kinds):
+        if "v" in kind:
+            lines.append(f"validate{number}(self, attribute{number}, self._{number})")
     if has_more:
         lines.append("self.__attrs_post_init__()")
     parameters = [*places[False], *(("*", *places[True]) if places[True] else ())]
-    outer = ", ".join(f"set{number}, default{number}" for number in range(len(kinds)))
+    outer = ", ".join(f"{part}{number}" for number in range(len(kinds)) for part in _PARTS)
     text = f"def make(NOTHING, {outer}):\n def __init__({', '.join(parameters)}):\n"
     text += "".join(f"  {line}\n" for line in lines or ["pass"])
     outside = compile(text, "<legation.values>", "exec", dont_inherit=True, optimize=2)
@@ -396,10 +469,15 @@ def _compile_init(kinds: tuple[tuple[str, bool], ...], is_frozen: bool, has_more
 
 def _write_assignment(number: int, kind: str, is_frozen: bool) -> Iterator[str]:
     """Yield the lines that give a field its value."""
-    made = f"default{number}" + {"f": "()", "F": "(self)"}.get(kind.strip("()"), "")
+    if kind[:2] == "()":
+        return  # `__attrs_post_init__` does, or somebody later
+    source = _source(kind)
+    made = f"default{number}" + {"f": "()", "F": "(self)"}.get(source, "")
     given = made if kind[:1] == "(" else f"_{number}"
-    if kind in ("f", "F"):
+    if source in _FACTORIES and kind[:1] != "(":
         yield f"if _{number} is NOTHING: _{number} = {made}"
+    if "c" in kind:
+        given = f"convert{number}({given})"
     yield f"set{number}(self, {given})" if is_frozen else f"self._{number} = {given}"
 
 
@@ -410,7 +488,7 @@ def _represent(self: Any) -> str:
     """Return `Name(field=value, ...)`, without the fields whose `repr` is off."""
     cls: Any = self.__class__
     names = [field.name for field in attrs.fields(cls) if field.repr]
-    values = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+    values = ", ".join(f"{name}={getattr(self, name, NOTHING)!r}" for name in names)
     return f"{cls.__qualname__.rpartition('>.')[2]}({values})"
 
 

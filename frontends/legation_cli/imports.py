@@ -31,6 +31,7 @@ def freeze_imports() -> Generator[None]:
     try:
         yield
     finally:
+        gc.collect(0)
         gc.freeze()
         gc.set_threshold(*usual)
         linecache.clearcache()

@@ -1,6 +1,7 @@
 """The commands, put together.
 
-Each command imports what it needs when it runs: `legation token` should not pay for a server.
+Each is imported when it is typed, and imports what it needs when it runs: `legation token` should
+not pay for a server, and a server not for the other commands.
 """
 
 from __future__ import annotations
@@ -8,37 +9,65 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from collections.abc import Iterator, Mapping, MutableMapping
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, cast
 
 import click
 
 from legation import __version__
 
-from .audit import audit
-from .backup import backup
-from .channels import channels
-from .chat import chat
-from .check import check, explain
-from .console import console
-from .dead_letters import dead_letters
-from .doctor import doctor
 from .failing import CannotGoOn
-from .import_agentos import import_data
-from .init import init
-from .keys import keys
-from .migrate import migrate
-from .openapi import openapi
-from .replay import replay
-from .restore import restore
-from .retention import retention
-from .round import round_once
-from .runs import runs
-from .serve import serve
-from .token import token
-from .users import users
+from .imports import freeze_imports
 
 __all__ = ["main"]
+
+_HOMES: Final = {
+    "audit": "audit",
+    "backup": "backup",
+    "channels": "channels",
+    "chat": "chat",
+    "check": "check",
+    "console": "console",
+    "dead-letters": "dead_letters",
+    "doctor": "doctor",
+    "explain": "check",
+    "import": "import_agentos:import_data",
+    "init": "init",
+    "keys": "keys",
+    "migrate": "migrate",
+    "openapi": "openapi",
+    "replay": "replay",
+    "restore": "restore",
+    "retention": "retention",
+    "round": "round:round_once",
+    "runs": "runs",
+    "serve": "serve",
+    "token": "token",
+    "users": "users",
+}
+"""The module of each command, and its name there where that is another one."""
+
+
+class _Late(Mapping[str, click.Command]):
+    """The commands by their names.  One is imported when it is asked for: a server needs one."""
+
+    def __getitem__(self, name: str) -> click.Command:
+        """Import the command `name`."""
+        module, _, attribute = _HOMES[name].partition(":")
+        with freeze_imports():
+            found = import_module(f".{module}", __package__)
+        command: click.Command = getattr(found, attribute or name.replace("-", "_"))
+        return command
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names."""
+        return iter(_HOMES)
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(_HOMES)
 
 
 class _Commands(click.Group):
@@ -61,6 +90,7 @@ class _Commands(click.Group):
 
 @click.group(
     cls=_Commands,
+    commands=cast(MutableMapping[str, click.Command], _Late()),
     context_settings={
         "help_option_names": ["-h", "--help"],
         "max_content_width": 100,
@@ -87,30 +117,3 @@ def main(context: click.Context) -> None:
         sys.stdin = context.with_resource(empty)
     if os.environ.get("NO_COLOR"):  # no-color.org; what is no terminal has none anyway
         context.color = False
-
-
-for command in (
-    serve,
-    init,
-    chat,
-    console,
-    migrate,
-    round_once,
-    token,
-    keys,
-    check,
-    explain,
-    doctor,
-    audit,
-    backup,
-    restore,
-    channels,
-    dead_letters,
-    openapi,
-    replay,
-    retention,
-    runs,
-    users,
-    import_data,
-):
-    main.add_command(command)

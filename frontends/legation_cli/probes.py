@@ -40,7 +40,6 @@ from legation_host.commit_lock import has_wal_reset_bug
 from legation_host.databases import (
     check_files,
     check_url,
-    connection_limit,
     dialect_of,
     find_missing,
     find_path,
@@ -48,6 +47,7 @@ from legation_host.databases import (
 from legation_host.errors import HostError
 from legation_host.file_systems import find_type, measure_disk, try_write
 from legation_host.loading import read_trusted
+from legation_host.postgres import connection_limit
 from legation_host.secret_files import open_regular
 from legation_server.certificates import MAX_BYTES, read_chain
 from legation_server.settings import DEFAULT

@@ -10,6 +10,7 @@ import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from importlib import import_module
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from weakref import WeakSet
@@ -33,14 +34,12 @@ from legation_host.trust_files import reload_files
 from legation_server import (
     BadLimit,
     BadNetwork,
-    Hooks,
     Life,
     ListenError,
     Notifier,
     Proxies,
     Server,
     Settings,
-    Work,
     address_of,
     close_listeners,
     hold_reload,
@@ -51,20 +50,21 @@ from legation_server import (
     parse_limits,
     parse_networks,
     run,
-    run_workers,
     take_listeners,
 )
-from legation_server.scrapes import Scrapes
 from legation_server.tls import Certificate, CertificateError
 from legation_server.watcher import Page, watch
-from legation_server.worker_link import WorkerLink
 
 from .failing import CannotGoOn, sentences
+from .imports import freeze_imports
 from .milestones import Milestones
 
 if TYPE_CHECKING:
     from legation_host.metrics_sender import MetricsSender
+    from legation_server import Work
     from legation_server.proxies import Named
+    from legation_server.scrapes import Scrapes
+    from legation_server.worker_link import WorkerLink
 
 __all__ = ["GARBAGE", "HeldLog", "ServeOptions", "Service", "end_blocked", "url_of"]
 
@@ -174,7 +174,9 @@ class Service:
     _page: Page = field(init=False)
     notifier: Notifier = field(init=False)
     _milestones: Milestones = field(init=False)
-    _scrapes: Scrapes = field(factory=Scrapes, init=False)
+    _scrapes: Scrapes = field(init=False)
+    """Of several workers, the parent's links to them; in one of these, its own."""
+    _make_link: Callable[[socket.socket], WorkerLink] = field(init=False)
     _link: WorkerLink | None = field(default=None, init=False)
     """In one of several workers, what leads to the others."""
     _files: WeakSet[ParentFiles] = field(factory=WeakSet[ParentFiles], init=False)
@@ -382,9 +384,17 @@ class Service:
         self.log.write("info", "certificate_reloaded", {"path": self.certificate.certfile})
 
     def _serve_many(self, slots: Slots) -> int:
+        # What one worker alone does not need.
+        from legation_server import Hooks, run_workers
+        from legation_server.scrapes import Scrapes
+
         # Before the first fork: what every worker would load is loaded once, and shared.  A host
         # without databases has no threads, and the event loop has ended.
         trio.run(_open_nothing)
+        with freeze_imports():
+            self.platform.import_handlers()
+            self._make_link = import_module("legation_server.worker_link").WorkerLink
+        self._scrapes = Scrapes()
         self.log.let_go()
         self.log.write("info", "workers_starting", {"workers": len(slots)})
         url = self._url(slots[0])
@@ -434,7 +444,7 @@ class Service:
     ) -> int:
         self.platform = files.platform
         if self._scrapes.own is not None:
-            self._link = WorkerLink(self._scrapes.own)
+            self._link = self._make_link(self._scrapes.own)
 
         def announce(server: Server) -> None:
             self._add_gauges(server)

@@ -12,8 +12,7 @@ from legation.observability.finding_gauges import count_findings
 from legation.observability.prometheus import Labels
 from legation.observability.request_log import Gauge, Gauges
 
-from .databases import Database
-from .postgres import PostgresDatabase
+from .databases import Database, as_server
 from .sqlite import SqliteDatabase
 
 __all__ = ["disk_gauges", "find_circumstances", "gauge_findings"]
@@ -44,7 +43,7 @@ def find_circumstances(databases: Mapping[str, Database]) -> Iterator[Finding]:
         if isinstance(database, SqliteDatabase):
             if database.wal_reset_bug is not None:
                 yield judge_bug(name, database.wal_reset_bug)
-        elif isinstance(database, PostgresDatabase) and database.undeclared_pooler:
+        elif (server := as_server(database)) is not None and server.undeclared_pooler:
             yield judge_pooler(name)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing, contextmanager
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, cast
 from urllib.parse import quote, unquote, urlsplit
 
 import anyio
@@ -19,17 +20,19 @@ from .commit_lock import CommitLock, open_commit_lock
 from .errors import BadDatabaseUrl, Misuse, UnusableDatabase
 from .logs import Write, quiet
 from .names import Names
-from .postgres import PostgresDatabase, connection_limit
 from .sqlite import SqliteDatabase
 from .sqlite_connection import MEMORY, connect, run_unit
+
+if TYPE_CHECKING:
+    from .postgres import PostgresDatabase
 
 __all__ = [
     "Database",
     "Databases",
     "RunUnit",
+    "as_server",
     "check_files",
     "check_url",
-    "connection_limit",
     "dialect_of",
     "find_missing",
     "find_path",
@@ -115,7 +118,8 @@ def open_database(name: str, url: str, write: Write = quiet) -> Database:
         HostError: In words for the operator.
     """
     if dialect_of(url) is Dialect.POSTGRESQL:
-        return PostgresDatabase(name, url, write)
+        database: Database = _postgres().PostgresDatabase(name, url, write)
+        return database
     return SqliteDatabase(name, sqlite_path(name, url), write)
 
 
@@ -140,9 +144,10 @@ def renew_urls(
 
 
 def _renew(database: Database, url: str) -> None:
-    if not isinstance(database, PostgresDatabase) or dialect_of(url) is not Dialect.POSTGRESQL:
+    server = as_server(database)
+    if server is None or dialect_of(url) is not Dialect.POSTGRESQL:
         raise BadDatabaseUrl(_ANOTHER.format(database.name))
-    database.renew(url)
+    server.renew(url)
 
 
 RunUnit: TypeAlias = Callable[[Unit[Any]], Any]
@@ -189,11 +194,22 @@ open_reader = partial(open_writer, read_only=True)
 
 @contextmanager
 def _open_server(name: str, url: str, write: Write) -> Generator[RunUnit]:
-    database = PostgresDatabase(name, url, write)
+    database: PostgresDatabase = _postgres().PostgresDatabase(name, url, write)
     try:
         yield database.run_unit
     finally:
         anyio.run(database.aclose)
+
+
+def _postgres() -> Any:
+    """Return the module for PostgreSQL, which SQLite does not need."""
+    return import_module(".postgres", __package__)
+
+
+def as_server(database: Database) -> PostgresDatabase | None:
+    """Return `database` if it is on PostgreSQL; None if it is a file."""
+    on_server = database.dialect is Dialect.POSTGRESQL
+    return cast("PostgresDatabase", database) if on_server else None
 
 
 def find_path(name: str, url: str) -> str | None:

@@ -36,13 +36,14 @@ from legation.observability.request_log import Gauge, Gauges
 from legation.store.nodes import SESSION_LOCKS
 from legation.values import define
 
-from .databases import Database
+from .databases import Database, as_server
 from .hub import Hub
 from .logs import Write
-from .postgres import PostgresDatabase
 
 if TYPE_CHECKING:
     import psycopg
+
+    from .postgres import PostgresDatabase
 
 __all__ = ["Hints", "hint_gauges", "hints_of"]
 
@@ -374,11 +375,11 @@ def hints_of(databases: Iterable[Database], node: str, hub: Hub, log: Write) -> 
             NodeHints(node),
             hub,
             log,
-            database.note_pooler,
-            partial(_conninfo_of, database),
+            server.note_pooler,
+            partial(_conninfo_of, server),
         )
         for database in databases
-        if isinstance(database, PostgresDatabase) and database.hints is not None
+        if (server := as_server(database)) is not None and server.hints is not None
     }
 
 

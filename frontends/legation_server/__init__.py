@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any, Final
+
 from .context import Runner
 from .listeners import (
     ListenError,
@@ -16,12 +18,28 @@ from .listeners import (
     open_unix_listener,
 )
 from .orders import hold_reload, ignore_reload
-from .prefork import Hooks, Work, run_workers
 from .process import Life, run
 from .proxies import BadNetwork, Proxies, parse_networks
 from .server import Server, serve
 from .settings import DEFAULT, BadLimit, Settings, parse_limits
 from .systemd import Notifier, take_listeners
+
+if TYPE_CHECKING:
+    from .prefork import Hooks, Work, run_workers
+else:
+
+    def __getattr__(name: str) -> Any:
+        """Import what several workers need, of which most servers have one.
+
+        Raises:
+            AttributeError: There is none of that name.
+        """
+        if name not in _OF_SEVERAL:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(__import__(f"{__name__}.prefork", fromlist=[name]), name)
+
+
+_OF_SEVERAL: Final = frozenset({"Hooks", "Work", "run_workers"})
 
 __all__ = [
     "DEFAULT",

@@ -66,7 +66,16 @@ UNWATCHED: Final = "LEGATION_UNWATCHED" in os.environ
 
 Judge = Callable[[FrameType], str]
 
-LATE: Final = frozenset({"legation", "legation.access", "legation.channels"})
+LATE: Final = frozenset(
+    {
+        "legation",
+        "legation.access",
+        "legation.api",
+        "legation.api.handlers",
+        "legation.channels",
+        "legation.models",
+    }
+)
 """The packages that import a module of theirs when a name of it is asked for first."""
 
 

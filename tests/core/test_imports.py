@@ -125,7 +125,7 @@ def test_an_error_in_a_module_behind_a_name_is_not_hidden(tmp_path: Path) -> Non
     assert "has no attribute" not in done.stderr
 
 
-@pytest.mark.parametrize("package", ["legation.access", "legation.channels"])
+@pytest.mark.parametrize("package", ["legation.access", "legation.channels", "legation.models"])
 def test_a_package_that_imports_late_has_no_other_names(package: str) -> None:
     module = import_module(package)
 
@@ -135,16 +135,17 @@ def test_a_package_that_imports_late_has_no_other_names(package: str) -> None:
 
 LATE: Final = """
 import sys
-import legation.access, legation.channels
-late = {"legation.access.key_reading", "legation.channels.kinds"}
+import legation.access, legation.channels, legation.models
+late = {"legation.access.key_reading", "legation.channels.kinds", "legation.models.anthropic"}
 assert late.isdisjoint(sys.modules)
 assert legation.access.key_reading.read_jwks
 assert sorted(legation.channels.CHANNEL_KINDS) == ["slack", "standard", "telegram", "whatsapp"]
+assert legation.models.anthropic.AnthropicMessages
 assert late <= sys.modules.keys()
 """
 
 
-def test_what_reads_keys_and_the_kinds_of_channels_are_imported_when_they_are_asked_for() -> None:
+def test_what_is_for_keys_channels_and_providers_is_imported_when_it_is_asked_for() -> None:
     subprocess.run([sys.executable, "-c", LATE], check=True)
 
 

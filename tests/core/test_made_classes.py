@@ -25,7 +25,7 @@ from legation import values
 from legation.values import define, frozen
 
 T = TypeVar("T")
-FIELDS: Final = "__fields_by_name__"
+FIELDS: Final = "__fields_made__"
 """Where a class that attrs did not make has its fields."""
 
 
@@ -41,19 +41,38 @@ def all_classes() -> Iterator[Any]:
 def by_attrs(made: Any) -> Any:
     """Return the class that attrs makes of the same fields, on the same bases."""
     values_of: dict[str, Any] = made.__dict__
-    fields: dict[str, Any] = values_of[FIELDS]
+    fields: dict[str, Any] = {each.name: each for each in values_of[FIELDS]}
     own: dict[str, Any] = values_of.get("__annotations__", {})
     left_out = {*fields, "__slots__", "__weakref__", "__dict__", FIELDS, "__init__", "__replace__"}
     left_out |= {"__attrs_attrs__", "__match_args__", "__eq__", "__hash__", "__repr__"}
     left_out |= {"__getstate__", "__setstate__", "__setattr__", "__delattr__"}
     body = {name: value for name, value in values_of.items() if name not in left_out}
     mine = [fields[name] for name in own if name in fields]
-    body |= {each.name: each.given for each in mine}
+    body |= {each.name: given_for(each) for each in mine}
     is_frozen = made.__setattr__ is not object.__setattr__
     decorate = attrs.frozen if is_frozen else attrs.define
-    kw_only = any(each.kw_only and each.given.kw_only is None for each in mine)
     again = type(made)(made.__name__, made.__bases__, body)
-    return decorate(kw_only=kw_only, eq="__eq__" in vars(made))(again)
+    return decorate(eq="__eq__" in vars(made))(again)
+
+
+def given_for(made: Any) -> Any:
+    """Return what attrs makes the field `made` of."""
+    options = made.options
+    is_factory = made.kind.strip("()cv") in ("f", "F")
+    make: Any = attrs.Factory
+    default = make(made.default, "F" in made.kind) if is_factory else made.default
+    return attrs.field(
+        default=default,
+        converter=options.converter,
+        validator=options._validator,
+        repr=options.repr,
+        eq=options.eq,
+        order=options.order,
+        init="(" not in made.kind,
+        metadata=options.metadata,
+        kw_only=made.kw_only,
+        alias=None if made.alias == made.name.lstrip("_") else made.alias,
+    )
 
 
 def form_of(cls: Any) -> dict[str, object]:
@@ -334,11 +353,10 @@ class OwnSetattr:
 @pytest.mark.parametrize(
     "cls",
     [
-        declared("Checked", a=field(validator=attrs.validators.ge(0))),
-        declared("Converted", a=field(converter=int)),
+        declared("Converted", a=field(converter=attrs.Converter(int))),
+        declared("Late", a=field(init=False, converter=int)),
         declared("Keyed", a=field(eq=ordered_by)),
         declared("Shown", a=field(repr=str)),
-        declared("Missing", a=field(init=False)),
         type("Cached", (), {"a": cached_property(ordered_by)}),
         type("Raised", (Exception,), {}),
         type("Hooked", (), {"__attrs_pre_init__": lambda self: None}),
@@ -358,6 +376,8 @@ def test_options_that_are_not_ours_are_those_of_attrs() -> None:
     assert FIELDS not in vars(frozen(slots=False)(declared(a=1)))
     assert FIELDS not in vars(define(on_setattr=attrs.setters.frozen)(declared(a=1)))
     assert FIELDS not in vars(define(type("Own", (OwnSetattr,), {"__annotations__": {"a": "int"}})))
+    assert FIELDS not in vars(define(declared(a=field(converter=int))))
+    assert FIELDS not in vars(define(declared(a=field(validator=attrs.validators.ge(0)))))
     hooked = declared(a=field(on_setattr=attrs.setters.NO_OP))
     assert FIELDS not in vars(define(hooked))
     mixed = type("Mixed", (Counter,), {"__annotations__": {"a": "int"}, "a": 1})

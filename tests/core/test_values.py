@@ -9,7 +9,7 @@ from attrs import field
 from attrs.exceptions import FrozenInstanceError
 
 from legation.runs.turn_state import CallState, TurnState
-from legation.values import copy_with, frozen
+from legation.values import copy_with, define, frozen
 
 
 @frozen
@@ -119,6 +119,91 @@ def test_all_is_as_attrs_has_it(name: str, inner: tuple[int, ...]) -> None:
     assert [each.name for each in attrs.fields(ByUs)] == ["name", "_inner"]
     assert ByUs.__match_args__ == ByAttrs.__match_args__
     assert not hasattr(ours, "__dict__")
+
+
+def lower(text: str) -> str:
+    return text.lower()
+
+
+def is_short(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+    if len(str(value)) > 3:
+        raise ValueError(f"{attribute.name} is long: {value}")
+
+
+class Checked:
+    name: str = field(converter=lower, validator=is_short)
+    size: int = field(default=1, validator=is_short)
+    words: Any = field(factory=list, converter=tuple, kw_only=True)
+    _mark: str = field(init=False, default="M", converter=lower)
+    made: str = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        object.__setattr__(self, "made", f"{self.name}{self.size}")
+
+
+class Derived(Checked):
+    more: int = 0
+
+
+def make_checked(decorate: Any) -> tuple[Any, Any]:
+    """Return both classes as `decorate` makes them."""
+    base = decorate(type("Checked", (), dict(vars(Checked))))
+    return base, decorate(type("Derived", (base,), dict(vars(Derived))))
+
+
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("AB",), {}),
+        (("AB", 2), {"words": "ab"}),
+        (("ABCD",), {}),
+        (("a", 12345), {}),
+        ((), {"name": "A"}),
+        ((), {}),
+        ((None,), {}),
+    ],
+)
+def test_converters_and_validators_do_as_those_of_attrs(
+    place: int, arguments: tuple[Any, ...], named: dict[str, Any]
+) -> None:
+    def made_by(decorate: Any) -> tuple[Any, ...]:
+        cls = make_checked(decorate)[place]
+        try:
+            made = cls(*arguments, **named)
+        except (TypeError, ValueError, AttributeError) as error:
+            return type(error), str(error)
+        return repr(made), hash(made) == hash(cls(*arguments, **named)), attrs.asdict(made)
+
+    ours, theirs = make_checked(frozen)[place], make_checked(attrs.frozen)[place]
+
+    assert made_by(frozen) == made_by(attrs.frozen)
+    assert [*map(str, attrs.fields(ours))] == [*map(str, attrs.fields(theirs))]
+    assert ours.__init__.__annotations__.items() <= theirs.__init__.__annotations__.items()
+    assert "words" not in ours.__init__.__annotations__  # nobody knows what `tuple` takes
+
+
+def test_what_is_set_later_goes_through_the_converters_of_attrs() -> None:
+    @define
+    class Open:
+        name: str = field(converter=lower)
+
+    one = Open("A")
+    one.name = "B"
+
+    assert one.name == "b"
+
+
+def test_a_field_that_is_not_there_yet_is_shown_as_that() -> None:
+    @frozen
+    class Late:
+        a: int = field(init=False)
+
+    late = Late()
+
+    assert repr(late) == "Late(a=NOTHING)"
+    with pytest.raises(AttributeError):
+        _ = late.a
 
 
 def test_it_is_frozen() -> None:

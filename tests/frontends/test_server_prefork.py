@@ -18,6 +18,9 @@ from typing import Final
 
 import pytest
 
+import legation_server
+from legation_server import prefork
+
 from .command_kit import Command, ask, read_reply, running, write_platform
 
 RESTARTS: Final = int(os.environ.get("LEGATION_RESTARTS", "20"))
@@ -92,6 +95,12 @@ class Load:
         self._stop.set()
         for thread in self._threads:
             thread.join(20)
+
+
+def test_the_package_imports_what_several_workers_need_and_has_no_other_names() -> None:
+    assert legation_server.run_workers is prefork.run_workers
+    with pytest.raises(AttributeError, match=r"^module 'legation_server' has no attribute 'Hook'$"):
+        _ = getattr(legation_server, "Hook")  # noqa: B009 (a checker refuses it otherwise)
 
 
 def test_no_request_fails_while_workers_are_replaced(

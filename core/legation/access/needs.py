@@ -11,6 +11,7 @@ from .scopes import Scoped
 
 __all__ = [
     "DELETE_APPROVALS",
+    "DESTROY_DATABASE",
     "ERASE_USERS",
     "FOLLOW_RUNS",
     "LIST_CHANNELS",
@@ -24,6 +25,7 @@ __all__ = [
 ]
 
 READ_DATABASE: Final = Scoped("databases", ("read",), parameter="db_id")
+DESTROY_DATABASE: Final = Scoped("databases", ("destroy",), parameter="db_id")
 LIST_CHANNELS: Final = Scoped("channels", ("read",), listing=True)
 
 FOLLOW_RUNS: Final[Mapping[str, Scoped]] = {

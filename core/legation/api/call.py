@@ -36,6 +36,8 @@ from .settings import Settings
 
 __all__ = [
     "BODY_LIMIT",
+    "DELIVERY_BODY",
+    "FORM_OF_DELIVERY",
     "SMALL_BODY",
     "AuditContext",
     "Call",
@@ -55,6 +57,12 @@ BODY_LIMIT: Final = 10 << 20
 
 SMALL_BODY: Final = 16 << 10
 """The longest body where a small object is expected, in bytes."""
+
+DELIVERY_BODY: Final = 4 << 20
+"""The longest delivery of a provider, in bytes."""
+
+FORM_OF_DELIVERY: Final = 256 << 10
+"""The longest that is a form: an escaped letter of the question that was pressed takes eight."""
 
 _LARGE_DIGITS: Final = 5  # of 10,000 bytes; a body of less is not worth the counting
 

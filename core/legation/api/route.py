@@ -9,13 +9,15 @@ its `form`.  These are read before it runs, and it is given values:
 
 First comes what the path names (`find`): where it is absent, nothing else is looked at.  Then come
 the fields of the query and of the body; all their faults are reported at once.
+
+What a row has as a `LateFunction` is imported when a field of the row needs it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Protocol, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias, TypeVar
 
 from attrs import Factory, field, validators
 
@@ -29,6 +31,7 @@ from ..shares.shares import Shares
 from ..values import frozen
 from .call import BODY_LIMIT, Call, Handled
 from .fields import NoQuery, read_json, read_query
+from .late_functions import LateFunction
 
 __all__ = ["Finder", "FormShape", "Handler", "MissingFinder", "Route", "parse_alone"]
 
@@ -58,11 +61,22 @@ def _of_handler(name: str) -> Any:
     """Make a field: the class of the handler's parameter `name`, unless the row has another."""
 
     def find(route: Route) -> Any:
-        function = getattr(route.handler, "func", route.handler)
-        hints: dict[str, str] = getattr(function, "__annotations__", {})
-        return function.__globals__[hints[name]] if name in hints else None
+        return _LATE if isinstance(route.handler, LateFunction) else _find_class(route, name)
 
     return field(default=Factory(find, takes_self=True), kw_only=True)
+
+
+def _find_class(route: Route, name: str) -> Any:
+    """Return the class of the parameter `name` of the handler; None where it has none."""
+    function = getattr(route.handler, "func", route.handler)
+    hints: dict[str, str] = getattr(function, "__annotations__", {})
+    return function.__globals__[hints[name]] if name in hints else None
+
+
+_LATE: Final[Any] = object()
+"""Stands for a class that its handler's module has."""
+
+_MAYBE_LATE: Final = ("handler", "find", "find_missing", "query", "body", "form")
 
 
 def _takes_key(route: Route) -> bool:
@@ -134,6 +148,33 @@ class Route:
     rated: bool = field(init=False, default=Factory(_is_rated, takes_self=True))
     parameter: str | None = field(init=False, default=Factory(_find_parameter, takes_self=True))
     asks: ReadBody = field(init=False, default=Factory(_ask_for_body, takes_self=True))
+    _late: Mapping[str, Callable[[], Any]] = field(init=False, eq=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        late: dict[str, Callable[[], Any]] = {}
+        for name in _MAYBE_LATE:
+            value = getattr(self, name)
+            if value is _LATE:
+                late[name] = partial(_find_class, self, name)
+            elif isinstance(value, LateFunction):
+                late[name] = value
+        for name in late:
+            object.__delattr__(self, name)
+        object.__setattr__(self, "_late", late)
+
+    if not TYPE_CHECKING:  # a checker knows the fields
+
+        def __getattr__(self, name: str) -> Any:
+            """Return the field `name`, which is imported now.
+
+            Raises:
+                AttributeError: There is none of that name.
+            """
+            if name not in _MAYBE_LATE:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            value = self._late[name]()
+            object.__setattr__(self, name, value)
+            return value
 
     def answer(self, call: Call) -> Handled:
         """Read what the row declares, and hand it to the handler."""

@@ -11,7 +11,7 @@ from .custom_routes import CustomRoute, row_of
 from .route import Route
 from .routes import ROUTES
 
-__all__ = ["TABLE", "RouteTable", "make_table"]
+__all__ = ["TABLE", "RouteTable", "import_handlers", "make_table"]
 
 
 @frozen(eq=False)
@@ -29,6 +29,12 @@ def make_table(custom: Iterable[CustomRoute] = ()) -> RouteTable:
     routes = (*ROUTES, *map(row_of, mine))
     router = Router((route.method, route.template, route) for route in routes)
     return RouteTable(routes, router, {route.operation: route for route in mine})
+
+
+def import_handlers(table: RouteTable) -> None:
+    """Import all that the rows of `table` need."""
+    for route in table.routes:
+        _ = (route.handler, route.find, route.query, route.body, route.form)
 
 
 TABLE: Final = make_table()

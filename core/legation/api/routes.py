@@ -1,7 +1,8 @@
 """The whole HTTP surface as one table.
 
 A line says what is asked, what it takes, who answers and what it is called.  There is no route
-without a need: the table could not be built.
+without a need: the table could not be built.  Who answers is imported when it is asked for first
+(`late_handlers`), aside from what every platform is asked for all the time.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from attrs import evolve
 
 from ..access.needs import (
     DELETE_APPROVALS,
+    DESTROY_DATABASE,
     ERASE_USERS,
     FOLLOW_RUNS,
     LIST_CHANNELS,
@@ -21,16 +23,15 @@ from ..access.needs import (
     RUN,
 )
 from ..access.scopes import AnyToken, Open, Public, Scoped, Signed
-from .call import SMALL_BODY
-from .handlers import (
+from .call import DELIVERY_BODY, FORM_OF_DELIVERY, SMALL_BODY
+from .handlers import collections, components, runs, system
+from .late_handlers import (
     access,
     all_runs,
     approvals,
     audit,
     audit_export,
     channels,
-    collections,
-    components,
     config,
     console,
     databases,
@@ -42,12 +43,11 @@ from .handlers import (
     nodes,
     outgoing,
     refusals,
+    replays,
     run_changes,
     run_summary,
-    runs,
     session_export,
     sessions,
-    system,
     users,
     webhooks,
 )
@@ -90,7 +90,7 @@ def _runs(kind: str) -> tuple[Route, ...]:
         get(all_runs, follow, runs.list_runs, f"list_{kind}_runs", find=find),
         get(one_run, read, runs.get_run, f"get_{kind}_run"),
         get(f"{one_run}/events", read, runs.run_events, f"get_{kind}_run_events"),
-        get(f"{one_run}/replay", read, runs.replay_run, f"replay_{kind}_run"),
+        get(f"{one_run}/replay", read, replays.replay_run, f"replay_{kind}_run"),
         small(f"{one_run}/cancel", run, runs.cancel_run, f"cancel_{kind}_run"),
         post(f"{one_run}/continue", run, runs.continue_run, f"continue_{kind}_run"),
         small(f"{one_run}/resume", run, runs.resume_run, f"resume_{kind}_run"),
@@ -194,7 +194,7 @@ _MIGRATE_ALL: Final = Scoped(
     ("migrate",),
     also=("config:write",),
     flag="allow_data_loss",
-    flagged=databases.DESTROY,
+    flagged=DESTROY_DATABASE,
 )
 _MIGRATE: Final = evolve(_MIGRATE_ALL, parameter="db_id")
 _READ_CHANNEL: Final = Scoped("channels", ("read",), parameter="channel")
@@ -524,7 +524,7 @@ ROUTES: Final = (
         Signed(),
         webhooks.receive,
         "receive_webhook",
-        body_limit=webhooks.LIMIT,
+        body_limit=DELIVERY_BODY,
     ),
     Route(
         "POST",
@@ -534,6 +534,6 @@ ROUTES: Final = (
         "receive_interaction",
         "Channels",
         find=webhooks.find_interactive,
-        body_limit=webhooks.FORM_LIMIT,
+        body_limit=FORM_OF_DELIVERY,
     ),
 )

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final, TypeGuard, get_args
+from typing import TYPE_CHECKING, Final, TypeGuard, get_args
 
 from attrs import field
 
+from .. import models as codecs
 from ..config import AnyChannel
 from ..http.refusals import Fault
 from ..kinds import SessionOf, SubjectsLike
-from ..models.chat_completions import ChatCompletions
 from ..models.conversation import ModelProtocol
-from ..models.transcription import Transcriber
 from ..values import frozen
 from .sender_functions import SenderFunction, host_sender_function
+
+if TYPE_CHECKING:
+    from ..models.transcription import Transcriber
 
 __all__ = ["ChannelOptions", "is_subject", "read_options"]
 
@@ -131,14 +133,15 @@ def is_subject(subject: str) -> bool:
 def _find_transcriber(
     name: str | None, models: Mapping[str, ModelProtocol], path: str, faults: list[Fault]
 ) -> Transcriber | None:
-    model = None if name is None else models.get(name)
-    if isinstance(model, ChatCompletions):
-        return Transcriber(model)
-    if name is not None:
-        lack = f"no model {name!r}" if model is None else f"{name!r} transcribes nothing"
-        known = [key for key, one in sorted(models.items()) if isinstance(one, ChatCompletions)]
-        listed = f"there are: {', '.join(known)}" if known else "there is none"
-        faults.append(Fault(path, f"{lack}: name one of the provider openai; {listed}"))
+    if name is None:
+        return None
+    model, codec = models.get(name), codecs.chat_completions.ChatCompletions
+    if isinstance(model, codec):
+        return codecs.transcription.Transcriber(model)
+    lack = f"no model {name!r}" if model is None else f"{name!r} transcribes nothing"
+    known = [key for key, one in sorted(models.items()) if isinstance(one, codec)]
+    listed = f"there are: {', '.join(known)}" if known else "there is none"
+    faults.append(Fault(path, f"{lack}: name one of the provider openai; {listed}"))
     return None
 
 

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from attrs import asdict, fields
 
+from .. import models
 from ..config import AnyModel
-from ..models.anthropic import AnthropicMessages
-from ..models.chat_completions import ChatCompletions
 from ..models.conversation import ModelProtocol
 from ..models.echo import Echo
 from ..values import frozen
 from .abilities import is_duration
 from .secret_sources import SecretReader
 
+if TYPE_CHECKING:
+    from ..models.anthropic import AnthropicMessages
+    from ..models.chat_completions import ChatCompletions
+
 __all__ = ["Codec", "model_of"]
 
-Codec: TypeAlias = ChatCompletions | AnthropicMessages
+Codec: TypeAlias = "ChatCompletions | AnthropicMessages"
 """The models of a provider, which can be asked for the list of them."""
 
 Say: TypeAlias = Callable[[str, str], None]  # takes the path and the text of a fault
@@ -28,13 +31,13 @@ Say: TypeAlias = Callable[[str, str], None]  # takes the path and the text of a 
 class _Provider:
     """A provider of models: its codec, and the variable that has the key by default."""
 
-    codec: type[Codec]
+    find_codec: Callable[[], type[Codec]]
     key: str
 
 
 _HOSTED: Final[Mapping[str, _Provider]] = {
-    "anthropic": _Provider(AnthropicMessages, "ANTHROPIC_API_KEY"),
-    "openai": _Provider(ChatCompletions, "OPENAI_API_KEY"),
+    "anthropic": _Provider(lambda: models.anthropic.AnthropicMessages, "ANTHROPIC_API_KEY"),
+    "openai": _Provider(lambda: models.chat_completions.ChatCompletions, "OPENAI_API_KEY"),
 }
 _KNOWN: Final = ", ".join(sorted(["echo", *_HOSTED]))
 _OF_ALL: Final = frozenset({"name", "provider", "id"})
@@ -56,7 +59,8 @@ def model_of(model: AnyModel, secrets: SecretReader) -> ModelProtocol:
     if provider is None:
         say(f"{path}.provider", f"{model.provider!r} is none of: {_KNOWN}")
         return echo
-    taken = {a.name for a in fields(provider.codec)}
+    codec = provider.find_codec()
+    taken = {a.name for a in fields(codec)}
     _refuse(model, {*taken, f"{_KEY}_env", f"{_KEY}_file"}, path, say)
     if not model.id:
         say(f"{path}.id", "missing: how the provider calls the model")
@@ -64,7 +68,7 @@ def model_of(model: AnyModel, secrets: SecretReader) -> ModelProtocol:
     given: Mapping[str, Any] = asdict(model, recurse=False)
     settings = {name: given[name] for name in taken & given.keys() if given[name] is not None}
     try:
-        return provider.codec(api_key=_key(path, given, provider, secrets), **settings)
+        return codec(api_key=_key(path, given, provider, secrets), **settings)
     except ValueError as error:
         say(path, str(error))
         return echo

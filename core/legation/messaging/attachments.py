@@ -9,7 +9,7 @@ Where nothing else is left of the message, the person reads it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from attrs import evolve, field
 
@@ -20,7 +20,6 @@ from ..hosted.registry import HostedChannel
 from ..http.bodies.file_types import Unidentified, identify
 from ..http.bodies.media_types import MEDIA_TYPES, encode_file
 from ..models.conversation import ModelFailed
-from ..models.transcription import Transcriber
 from ..runs.files import find_unsent, read_out
 from ..values import define, frozen
 from .unread import (
@@ -34,6 +33,9 @@ from .unread import (
     refuse_content,
     refuse_type,
 )
+
+if TYPE_CHECKING:
+    from ..models.transcription import Transcriber
 
 __all__ = ["Attached", "attachments"]
 

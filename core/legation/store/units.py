@@ -31,9 +31,9 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
 from attrs import field
 
@@ -103,25 +103,41 @@ class Sql:
     `unread` says of a statement with rows that no unit looks at them.  `numbered` is the text for
     SQLite in which each name is its number in `names`: SQLite looks for a name among all of them,
     so that many cost their square, and `sqlite3` gives up the GIL for each (`bind_parameters`).
+
+    The text for an engine is made when it is asked for first: a process carries out few of all
+    statements, and on one engine.
     """
 
     text: str
     postgresql: str | None = None
     registered: bool = field(default=True, kw_only=True, repr=False)
     unread: bool = field(default=False, kw_only=True, repr=False)
-    sqlite_text: str = field(init=False, repr=False)
     numbered: str = field(init=False, repr=False)
     psycopg_text: str = field(init=False, repr=False)
     names: tuple[str, ...] = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        object.__setattr__(self, "sqlite_text", self.text)
-        names = tuple(dict.fromkeys(_NAMED.findall(self.text)))
-        object.__setattr__(self, "names", names)
-        object.__setattr__(self, "numbered", _number(self.text, names))
-        object.__setattr__(self, "psycopg_text", _psycopg_text(self.postgresql or self.text))
         if self.registered:
             _REGISTERED.append(self)
+
+    if not TYPE_CHECKING:  # a checker knows the fields
+
+        def __getattr__(self, name: str) -> Any:
+            """Return the field `name`, which is made now.
+
+            Raises:
+                AttributeError: There is none of that name.
+            """
+            if name not in _MADE_LATE:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            value = _MADE_LATE[name](self)
+            object.__setattr__(self, name, value)
+            return value
+
+    @property
+    def sqlite_text(self) -> str:
+        """The text for SQLite."""
+        return self.text
 
     @property
     def silent(self) -> bool:
@@ -139,6 +155,13 @@ class Sql:
             name: others[name] if name in others else getattr(value, name) for name in self.names
         }
         return Statement(self, parameters)
+
+
+_MADE_LATE: Final[Mapping[str, Callable[[Sql], Any]]] = {
+    "names": lambda sql: tuple(dict.fromkeys(_NAMED.findall(sql.text))),
+    "numbered": lambda sql: _number(sql.text, sql.names),
+    "psycopg_text": lambda sql: _psycopg_text(sql.postgresql or sql.text),
+}
 
 
 # Made for every statement, and never changed: `frozen` would make it in twice the time.

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+
+from legation import Database, Platform
+from legation.api import handlers
 from legation.api.route_table import TABLE, make_table
 from legation.api.routes import ROUTES
 
@@ -11,6 +15,12 @@ from ...orders import Shop, routes_of
 def test_platform_without_custom_routes_has_ours() -> None:
     assert TABLE.routes == ROUTES
     assert TABLE.custom == {}
+
+
+def test_what_requests_would_import_can_be_there_before() -> None:
+    Platform(databases=[Database("main", "sqlite://")]).import_handlers()
+
+    assert {f"{handlers.__name__}.{name}" for name in handlers.LATE} <= sys.modules.keys()
 
 
 def test_rows_of_an_application_are_behind_ours() -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 import pytest
@@ -51,6 +51,31 @@ def test_a_statement_has_a_text_for_sqlite_with_the_numbers_of_its_names() -> No
     with closing(sqlite3.connect(":memory:")) as connection:
         rows = connection.execute(sql.numbered, (1, 2, 3)).fetchall()
         assert rows == [(1, ":", 2, 3, 1, "12:30")]
+
+
+def test_the_text_for_an_engine_is_made_when_it_is_asked_for() -> None:
+    sql = Sql("select :a", registered=False)
+
+    assert made_by_now(sql) == set()
+    assert sql.numbered == "select ?1"
+    assert made_by_now(sql) == {"numbered", "names"}
+    assert sql.numbered is sql.numbered
+
+
+def made_by_now(sql: Sql) -> set[str]:
+    """Return what there is by now of the fields that are made late."""
+    late = ("names", "numbered", "psycopg_text")
+    found = set()
+    for name in late:
+        with suppress(AttributeError):
+            vars(Sql)[name].__get__(sql, Sql)
+            found.add(name)
+    return found
+
+
+def test_a_statement_has_no_other_attributes() -> None:
+    with pytest.raises(AttributeError, match="'Sql' object has no attribute 'texts'"):
+        _ = getattr(SAME, "texts")  # noqa: B009 (a checker refuses it otherwise)
 
 
 @frozen

@@ -9,11 +9,11 @@ mounted under a prefix has its console there.
 from __future__ import annotations
 
 import re
-from html import escape
 from typing import Final
 from urllib.parse import urlsplit
 
 from ...config import Console, PlatformConfig
+from ...http.html_text import escape
 from ...http.messages import Headers, Response, empty_response
 from ...http.refusals import NotFound
 from ...version import VERSION

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, TypeAlias
 from attrs import evolve
 
 from ...access.decide import AllowOnly, Deny, decide
-from ...access.scopes import Scoped
+from ...access.needs import DESTROY_DATABASE
 from ...effects import Log, Program, RandomBytes, ThisNode, Transact
 from ...http.bodies.reader import Reader
 from ...http.messages import Response, json_response
@@ -43,7 +43,6 @@ from ..fields import boolean, declare, integer
 from .cluster import describe_cluster, describe_nodes
 
 __all__ = [
-    "DESTROY",
     "MigrateBody",
     "MigrateQuery",
     "MigrationsQuery",
@@ -62,7 +61,6 @@ __all__ = [
 
 Target: TypeAlias = Version | None
 
-DESTROY: Final = Scoped("databases", ("destroy",), parameter="db_id")
 """What a migration needs that may discard data."""
 
 
@@ -338,7 +336,7 @@ def _begin(call: Call, name: str | None, wanted: MigrateQuery) -> MayNotDestroy 
     call.audit.detail = (*named, str(target), *(flag for flag, on in flags.items() if on))
     if not wanted.allow_data_loss:
         return None
-    decision = decide(DESTROY, call.principal, name)
+    decision = decide(DESTROY_DATABASE, call.principal, name)
     if not isinstance(decision, Deny):
         return None
     call.audit.decision = decision

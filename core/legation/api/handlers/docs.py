@@ -7,9 +7,9 @@ mounted under a prefix has its pages there.
 
 from __future__ import annotations
 
-from html import escape
 from typing import Final
 
+from ...http.html_text import escape
 from ...http.messages import Response
 from ...http.refusals import NotFound
 from ..call import Call

@@ -9,11 +9,10 @@ from typing import Annotated, Any, Final, TypeAlias
 from attrs import evolve
 
 from ...access.claims import overlay
-from ...effects import AwaitOutcome, Emit, Outcome, Program, Transact
+from ...effects import AwaitOutcome, Outcome, Program, Transact
 from ...hosted.registry import Component
 from ...http.messages import (
     Answer,
-    Headers,
     Response,
     Streamed,
     event_stream,
@@ -33,16 +32,6 @@ from ...http.refusals import (
     Unavailable,
 )
 from ...http.sse import BadEventId, parse_last_event_id
-from ...replay.building import UNDER_WAY, NotRecordable, encode_lines, fetch_recording
-from ...replay.redaction import (
-    MAX_PATH,
-    MAX_PATHS,
-    MAX_WORK,
-    NO_AREA,
-    BadPath,
-    check_paths,
-    redact,
-)
 from ...runs.approvals import answer_calls, apply_replies, read_replies
 from ...runs.cancellation import cancel
 from ...runs.continuation import go_on, turn_at_pause
@@ -63,7 +52,7 @@ from ...store.runs import Started
 from ...store.sessions import FetchSession, SessionRow
 from ...values import frozen
 from ..call import Call
-from ..fields import PAGES, choice, header, integer, no_op, several_texts, text
+from ..fields import PAGES, choice, header, integer, no_op, text
 from ..listing import Cursor, cursor
 from ..run_lists import answer_runs
 from ..visible_runs import sees_every_run
@@ -86,7 +75,6 @@ __all__ = [
     "ListRunsQuery",
     "NoRun",
     "OwnRun",
-    "ReplayQuery",
     "RunEventsQuery",
     "answer_at_once",
     "cancel_run",
@@ -97,21 +85,14 @@ __all__ = [
     "join_run",
     "list_runs",
     "refuse_start",
-    "replay_run",
     "resume_run",
     "run_events",
     "start_run",
     "with_claims",
 ]
 
-_REPLAY_HEADERS: Final[Headers] = (
-    (b"content-type", b"application/x-ndjson"),
-    (b"content-disposition", b'attachment; filename="replay.run.jsonl"'),
-)
-_PIECE: Final = 64 << 10
 _NO_RUN: Final = "Run not found"
 NoRun: TypeAlias = Annotated[NotFound, _NO_RUN]
-NoRecording: TypeAlias = Annotated[Conflict, UNDER_WAY]
 _BUSY: Final = "Another run of the session is not over yet"
 _CHANGED: Final = "The run is gone, or goes on meanwhile: look at it, and fork it again"
 _DELETED: Final = "The run was deleted with its session before it was over"
@@ -378,56 +359,6 @@ def run_events(
         return event_stream(tail(followed, seq))
     top_id = yield from find_top(database, row.owner, row.parent_run_id)
     return event_stream(tail_of_member(evolve(followed, top_id=top_id), seq))
-
-
-@frozen
-class ReplayQuery:
-    """The parts of a recording that are not to be in it."""
-
-    redact: tuple[str, ...] = several_texts(
-        "Path of values that give way to placeholders, as `arguments.card` or `input.message`;"
-        " repeat it for several",
-        most=MAX_PATHS,
-        max_length=MAX_PATH,
-        fault=f"The path 'latest' {NO_AREA}",
-    )
-    session_id: str | None = text("Session ID for the run")
-    user_id: None = no_op()
-
-
-def replay_run(call: Call, query: ReplayQuery) -> Program[Streamed | Invalid | NoRun | NoRecording]:
-    """Return the recording of one of the caller's runs, line by line.
-
-    It holds all that its tools were given and returned, so that a scope which opens the runs of
-    others for reading does not open it.
-    """
-    if (bad := check_paths(query.redact)) is not None:
-        return Invalid((Fault("query.redact", bad.detail),))
-    own = yield from find_own_run(call, query.session_id, removed=True)
-    if isinstance(own, Refusal):
-        return own
-    history_runs = own.hosted.history_runs if isinstance(own.hosted, Component) else 0
-    recording = yield from fetch_recording(own.hosted.database, own.row, history_runs)
-    if isinstance(recording, NotRecordable):
-        return Conflict(recording.detail)
-    redacted = redact(recording, query.redact, MAX_WORK)
-    if isinstance(redacted, BadPath):
-        return Conflict(redacted.detail)
-    lines = encode_lines(redacted)
-    if isinstance(lines, NotRecordable):
-        return Conflict(lines.detail)
-    return Streamed(200, _REPLAY_HEADERS, _emit_lines(lines))
-
-
-def _emit_lines(lines: tuple[bytes, ...]) -> Program[None]:
-    """Emit lines in pieces of one size."""
-    waiting = bytearray()
-    for line in lines:
-        waiting += line
-        while len(waiting) > _PIECE:
-            yield Emit(bytes(waiting[:_PIECE]))
-            del waiting[:_PIECE]
-    yield Emit(bytes(waiting))
 
 
 def resume_run(call: Call, form: ResumeForm) -> Program[Streamed | NoRun | TooManyRequests]:

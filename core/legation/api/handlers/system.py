@@ -15,11 +15,9 @@ from ...http.accept import prefers_html
 from ...http.messages import Response, json_response
 from ...values import frozen
 from ...version import INTERFACE_VERSION, VERSION
+from .. import handlers
 from ..call import Call
 from ..fields import text
-from .channels import survey
-from .console import welcome
-from .databases import describe_last_look
 from .levels import describe_levels, describe_stored
 
 __all__ = ["ExplainRequest", "explain", "health", "home", "info", "me", "ready"]
@@ -30,7 +28,7 @@ _FOR_EVERYBODY: Final = ("id", "state", "serving")
 def home(call: Call) -> Response:
     """Return the platform's name and where to go on; a browser is led to the console."""
     if prefers_html(call.request.values(b"accept")):
-        return welcome(call)
+        return handlers.console.welcome(call)
     config = call.registry.config
     payload = {
         "name": config.name,
@@ -74,7 +72,7 @@ def ready(call: Call) -> Program[Response]:
     payload: dict[str, Any] = {"status": status, "databases": states, **files}
     decision = decide(LIST_CHANNELS, call.principal)
     ailing = frozenset(call.surface.known.conditions)
-    if channels := (yield from survey(call.registry, decision, ailing)):
+    if channels := (yield from handlers.channels.survey(call.registry, decision, ailing)):
         payload["channels"] = channels
     return json_response(200 if serving else 503, payload)
 
@@ -84,7 +82,7 @@ def _state(call: Call, name: str) -> dict[str, Any]:
 
     What is wrong with one that does not work is for those who may read it.
     """
-    payload = describe_last_look(call, name)
+    payload = handlers.databases.describe_last_look(call, name)
     if isinstance(decide(READ_DATABASE, call.principal, name), Allow):
         return payload
     if name in call.surface.known.conditions:

@@ -35,23 +35,15 @@ from ...http.refusals import (
 from ...store.chats import NoteMoves
 from ...store.inbox import PutMessages
 from ...store.reply_outcomes import Failure, MarkUndelivered
-from ..call import Call
+from ..call import DELIVERY_BODY, FORM_OF_DELIVERY, Call
 
 __all__ = [
-    "FORM_LIMIT",
-    "LIMIT",
     "find_channel",
     "find_interactive",
     "interact",
     "receive",
     "verify",
 ]
-
-LIMIT: Final = 4 << 20
-"""The longest delivery, in bytes."""
-
-FORM_LIMIT: Final = 256 << 10
-"""The longest form, in bytes: an escaped letter of the question that was pressed takes eight."""
 
 # A sign that the provider has changed, or does not answer, or that the wrong one is configured.
 _STRANGE: Final = frozenset({"malformed", "another number", "another workspace", NAME_UNKNOWN})
@@ -62,7 +54,7 @@ _NO_JSON: Final = "The body has to be JSON; it is {}"
 _NO_FORM: Final = "The body has to be a form whose payload is JSON; it is {}"
 _SEEN: Final = empty_response(200, ((b"content-length", b"0"),))
 NotJson: TypeAlias = Annotated[BadRequest, _NO_JSON.format("not JSON at line 1, column 2")]
-TooLong: TypeAlias = Annotated[TooLarge, LIMIT]
+TooLong: TypeAlias = Annotated[TooLarge, DELIVERY_BODY]
 
 
 def receive(
@@ -79,7 +71,7 @@ def receive(
 
 
 NoForm: TypeAlias = Annotated[BadRequest, _NO_FORM.format("no form with one payload")]
-TooLongForm: TypeAlias = Annotated[TooLarge, FORM_LIMIT]
+TooLongForm: TypeAlias = Annotated[TooLarge, FORM_OF_DELIVERY]
 
 
 def interact(

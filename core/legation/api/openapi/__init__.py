@@ -6,6 +6,8 @@ takes and answers, `schemas` the shapes, one place each.
 
 from __future__ import annotations
 
+from . import custom as custom
+from . import document as document
 from .operations import OPERATIONS, Operation
 
 __all__ = ["OPERATIONS", "Operation"]
