@@ -12,12 +12,15 @@ import json.encoder
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-__all__ = ["Encode", "decode", "make_encode", "quote"]
+__all__ = ["Encode", "decode", "make_encode", "quote", "quote_ascii"]
 
 Encode: TypeAlias = Callable[[Any], str]
 
 quote: Final[Callable[[str], str]] = json.encoder.encode_basestring
 """Encode one text, as an encoder does that leaves what is not ASCII as it is."""
+
+quote_ascii: Final[Callable[[str], str]] = json.encoder.encode_basestring_ascii
+"""Encode one text, as an encoder does that writes ASCII alone."""
 
 _MAKE: Final[Callable[..., Any] | None] = getattr(json.encoder, "c_make_encoder", None)
 """The encoder in C as the standard library makes it, on a Python that has one."""

@@ -97,6 +97,7 @@ from .shares.held import Held
 from .shares.limits import PlatformLimits
 from .store.audit import AppendAudit
 from .store.audit_entries import AuditEntry
+from .store.refusals import NOWHERE
 from .values import frozen
 
 __all__ = ["MeasuredResponder", "Platform", "Responder", "with_environment"]
@@ -104,6 +105,7 @@ __all__ = ["MeasuredResponder", "Platform", "Responder", "with_environment"]
 # Asked for by every request, and made once.  `yield` is quicker than the `yield from` that knows
 # the type of the answer, and where every request passes that counts.
 _ANY_ID: Final = RandomBytes(16)
+_ANSWERS: Final = (Response, Streamed)
 
 
 class Responder(Protocol):
@@ -715,14 +717,18 @@ class Platform:
         if not request_id:
             drawn: bytes = yield _ANY_ID
             request_id = drawn.hex()
-        arrival = Arrival(request, now_us, request_id, caller=caller)
+        # In their order: by name it would take half as long again, as a call in the dispatcher.
+        arrival = Arrival(
+            request, now_us, request_id, NOWHERE, "", None, None, False, caller, False, None, None
+        )
         self.telemetry.active += 1
         try:
             try:
                 admitted = self._dispatcher.admit(arrival)
                 if self._recorder is not None or request.header(b"traceparent") is not None:
                     admitted = with_trace(admitted, (yield from self._trace_context(arrival)))
-                outcome = yield from self.schema_guard.guard(admitted)
+                guard = self.schema_guard  # which wraps nothing where the host asks it
+                outcome = yield from (admitted if guard.at_host else guard.guard(admitted))
             except Exception as error:  # noqa: BLE001 (the boundary: a bug of ours gets an answer)
                 outcome = yield from report_failure(error, arrival, self.context)
             answer = self._finish_answer(arrival, outcome)
@@ -748,7 +754,7 @@ class Platform:
     def _finish_answer(self, arrival: Arrival, outcome: Outcome) -> Answer:
         """Return `outcome` as it is to be sent."""
         request = arrival.request
-        answer = self._respond(outcome) if isinstance(outcome, Refusal) else outcome
+        answer = outcome if isinstance(outcome, _ANSWERS) else self._respond(outcome)
         if request.method == "HEAD":
             answer = without_body(answer)
         named = ((b"x-request-id", arrival.request_id.encode()),)

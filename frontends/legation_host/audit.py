@@ -59,13 +59,14 @@ class Trail:
 
     def record(self, entry: AuditEntry) -> None:
         """Take `entry`; it is stored within a tenth of a second, or logged where that fails."""
-        if self.store is None or len(self._waiting) >= WAITING:
+        before = len(self._waiting)
+        if self.store is None or before >= WAITING:
             self._log(entry)
             return
         self._waiting.append(entry)
-        if len(self._waiting) == 1:
+        if before == 0:
             self._some.set()
-        elif len(self._waiting) == BATCH:
+        elif before == BATCH - 1:
             self._many.set()
 
     async def serve(self) -> None:

@@ -32,7 +32,7 @@ a run changes varies by one."""
 # `on the loop` counts every call of a function in Python on the thread of the event loop, those of
 # trio, anyio and attrs as well.  A message of a channel waits for another system, some more often.
 LIMITS: Final[dict[str, dict[str, int]]] = {
-    "GET /agents": {"calls": 35, "on the loop": 163, "statements": 0, "commits": 0, "bytes": 0},
+    "GET /agents": {"calls": 33, "on the loop": 161, "statements": 0, "commits": 0, "bytes": 0},
     # A statement, and the page that it changes, counts in `usage` what a run has stored and used.
     # Another page is that of the index in which lists find a run that is over.
     # A run may be a fork, and its turn may be made by a replay: 5 calls, 6 of a streamed one.

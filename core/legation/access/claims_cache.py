@@ -74,11 +74,12 @@ class ClaimsCache:
         if keys.generation != self._generation:
             self._young, self._old, self._generation = {}, {}, keys.generation
         digest = sha256(token).digest()
-        entry = self._young.get(digest) or self._old.get(digest)
+        young = self._young.get(digest)
+        entry = young or self._old.get(digest)
         # A clock that was set back may be before `nbf` again: then the token is verified anew.
         if entry is None or not entry.since_us <= now_us < entry.until_us:
             return None
-        if digest not in self._young:
+        if young is None:
             self._keep(digest, entry)
         return entry
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 from attrs import Factory, field
 
@@ -151,12 +151,16 @@ def principal_of(claims: Claims, admin_scope: str = "platform:admin") -> Princip
 class Allow:
     """Yes; `scope` is what allowed it, empty where none was needed."""
 
+    verdict: ClassVar[str] = "allow"
+
     scope: str = ""
 
 
 @frozen
 class AllowOnly:
     """Yes, for these ids alone."""
+
+    verdict: ClassVar[str] = "allow"
 
     ids: frozenset[str]
     scope: str
@@ -166,10 +170,13 @@ class AllowOnly:
 class Deny:
     """No; `scope` would have been enough."""
 
+    verdict: ClassVar[str] = "deny"
+
     scope: str
 
 
 Decision: TypeAlias = Allow | AllowOnly | Deny
+"""The `verdict` is for the audit trail."""
 
 _allow: Final = lru_cache(maxsize=256)(Allow)  # nearly every decision: most scopes come again
 

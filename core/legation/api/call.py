@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from attrs import field
 
 from ..access.authenticator import Authenticator, TokenRefused
-from ..access.decide import Allow, AllowOnly, Decision, Deny, Principal, name_of, owner_of
+from ..access.decide import Allow, AllowOnly, Decision, Principal, name_of, owner_of
 from ..access.token_watch import TokenWatch, watch_token
 from ..channels.identity import Identity
 from ..effects import THIS_NODE, Program, Transact
@@ -208,7 +208,6 @@ class AuditContext:
         """Return the entry for an answer of `status`; `resource` is the path's, unless given."""
         arrival, principal, decision = self.arrival, self.principal, self.decision
         client = arrival.request.client
-        verdict = "deny" if isinstance(decision, Deny) else "allow"
         if not resource and (self.params or self.detail):
             resource = self.of(resource_of((*self.params.values(), *self.detail)), self.owner)
         return AuditEntry(
@@ -218,7 +217,7 @@ class AuditContext:
             principal.key_id,
             arrival.operation,
             resource,
-            "open" if principal.trusted else verdict,
+            "open" if principal.trusted else decision.verdict,
             decision.scope,
             status,
             client if len(client) <= _LONGEST_CLIENT else UNREADABLE,

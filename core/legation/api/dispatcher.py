@@ -125,7 +125,7 @@ class Dispatcher(Surface):
         arrival.template, arrival.operation = route.template, route.operation
         params = match.params
         audit = self._caller(arrival, route, params)
-        if isinstance(audit, TokenRefused):
+        if not isinstance(audit, AuditContext):
             refused = self._count_request(arrival, ANONYMOUS) if route.rated else None
             return refused or (yield from self._refuse_caller(arrival, audit))
         decision, who = audit.decision, audit.principal
@@ -186,23 +186,26 @@ class Dispatcher(Surface):
 
         Not recorded is what asks for nobody's rights, nor a probe that is let in.
         """
-        if isinstance(route.need, Signed):
+        need = route.need
+        scoped = isinstance(need, Scoped)  # as nearly all are: then it is of no other kind
+        if not scoped and isinstance(need, Signed):
             return AuditContext(arrival, ANONYMOUS, _YES, params, recorded=False)
         if self.authenticator is None and arrival.caller is None:
-            recorded = not (route.probe or isinstance(route.need, Public | Open))
+            recorded = not (route.probe or isinstance(need, Public | Open))
             return AuditContext(arrival, TRUSTED, _YES, params, recorded=recorded)
         if route.template in self.excluded or (
-            isinstance(route.need, Open) and _names_none(arrival)
+            not scoped and isinstance(need, Open) and _names_none(arrival)
         ):
             return AuditContext(arrival, ANONYMOUS, _YES, params, recorded=False)
         principal = self._identify(arrival)
-        if isinstance(principal, TokenRefused):
+        if not isinstance(principal, Principal):
             return principal
         named = params.get(route.parameter) if route.parameter else None
-        decision = decide(route.need, principal, named)
-        missing = None if route.find_missing is None else route.find_missing(principal, params)
-        if missing and not isinstance(decision, Deny):
-            decision = Deny(missing)
+        decision = decide(need, principal, named)
+        if route.find_missing is not None:
+            missing = route.find_missing(principal, params)
+            if missing and not isinstance(decision, Deny):
+                decision = Deny(missing)
         recorded = not route.probe or isinstance(decision, Deny)
         return AuditContext(arrival, principal, decision, params, recorded)
 

@@ -92,6 +92,10 @@ def _find_parameter(route: Route) -> str | None:
     return route.need.parameter if isinstance(route.need, Scoped) else None
 
 
+def _reads_nothing(route: Route) -> bool:
+    return route.query is route.find is route.form is route.body is None
+
+
 def _ask_for_body(route: Route) -> ReadBody:
     return ReadBody(route.body_limit)
 
@@ -124,6 +128,7 @@ class Route:
         rated: Whether it counts among the requests of a caller.  Probes do not, nor does what a
             provider sends, all of it from a few addresses.
         parameter: The path parameter that holds the id which scopes may name.
+        reads_nothing: Whether its handler takes the call alone.
         asks: The effect that asks for its body.
     """
 
@@ -147,6 +152,7 @@ class Route:
     takes_key: bool = field(init=False, default=Factory(_takes_key, takes_self=True))
     rated: bool = field(init=False, default=Factory(_is_rated, takes_self=True))
     parameter: str | None = field(init=False, default=Factory(_find_parameter, takes_self=True))
+    reads_nothing: bool = field(init=False, default=Factory(_reads_nothing, takes_self=True))
     asks: ReadBody = field(init=False, default=Factory(_ask_for_body, takes_self=True))
     _late: Mapping[str, Callable[[], Any]] = field(init=False, eq=False, repr=False)
 
@@ -178,6 +184,8 @@ class Route:
 
     def answer(self, call: Call) -> Handled:
         """Read what the row declares, and hand it to the handler."""
+        if self.reads_nothing:
+            return self.handler(call)
         given: list[Any] = []
         faults: tuple[Fault, ...] = ()
         query: Any = None

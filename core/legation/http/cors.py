@@ -25,6 +25,7 @@ _UNLESS_SAID: Final[Headers] = (
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
 )
+_MAY_SAY: Final = frozenset(name for name, _ in _UNLESS_SAID)
 _DEFAULT_REQUEST_HEADERS: Final = b"authorization, content-type"
 
 
@@ -99,8 +100,10 @@ class Cors:
         Whatever does not say otherwise is kept by nobody, and is what its type says (ASVS 5.0,
         14.3.2 and 3.4.4).
         """
-        said = [name for name, _ in answer.headers]
-        unsaid = [field for field in _UNLESS_SAID if field[0] not in said]
+        unsaid = _UNLESS_SAID
+        for name, _ in answer.headers:
+            if name in _MAY_SAY:
+                unsaid = tuple([field for field in unsaid if field[0] != name])
         if request.header(b"origin") is not None:
             more = (*more, *self.headers(request))
         return with_headers(answer, (*unsaid, *more))

@@ -11,7 +11,7 @@ chain has one writer at a time without a lock that everybody would have to wait 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any, ClassVar, Final, Generic, TypeVar, cast
 
@@ -151,7 +151,7 @@ def append_entries(
 
 
 def append_pages(
-    dialect: Dialect, end: Head, lines: Iterable[Line], key: SigningKey | None
+    dialect: Dialect, end: Head, lines: Sequence[Line], key: SigningKey | None
 ) -> Statements[Head]:
     """Yield what stores `lines` in their order, in pages behind `end`; return the new end."""
     filed: list[tuple[str, int, str, int]] = []

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
 from attrs import fields
 
-from ..json_encoding import make_encode
+from ..json_encoding import make_encode, quote_ascii
 from ..values import define, frozen
 
 __all__ = [
@@ -82,6 +83,7 @@ Line: TypeAlias = AuditEntry | OldRow
 
 _FIELDS: Final = tuple(attribute.name for attribute in fields(AuditEntry))
 _values: Final = attrgetter(*_FIELDS)
+_values_behind_id: Final = attrgetter(*_FIELDS[2:])
 _WIDTH: Final = len(_FIELDS)
 _Types: TypeAlias = frozenset[type[object]]
 _TEXT: Final[_Types] = frozenset({str})
@@ -103,7 +105,18 @@ def encode_line(line: Line) -> str:
     if isinstance(line, OldRow):
         place = (line.writer, line.seq, line.previous, line.hash)
         return encode_json([*_values(line.entry), *place])
-    return encode_json(_values(line))
+    rest = _encode_rest(_values_behind_id(line))
+    return f"[{line.at_us},{quote_ascii(line.request_id)},{rest}"
+
+
+@lru_cache(maxsize=256)
+def _encode_rest(values: tuple[str | int | None, ...]) -> str:
+    """Return a line from its third value on.
+
+    Who asks for the same again differs in the time and the request id alone, and to encode the rest
+    takes three times as long as to look it up.
+    """
+    return encode_json(values)[1:]
 
 
 def decode_lines(data: str) -> tuple[Line, ...] | None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from attrs import field
@@ -185,8 +185,12 @@ def _hash(place: tuple[str | int, ...], key: SigningKey | None) -> str:
     return hmac.digest(key.secret, content, "sha256").hex()
 
 
-def split_lines(lines: Iterable[Line]) -> Iterator[tuple[Line, ...]]:
+def split_lines(lines: Sequence[Line]) -> Iterator[tuple[Line, ...]]:
     """Yield `lines`, in their order, in parts of which each is a page."""
+    times = [line.at_us for line in lines]
+    if 0 < len(times) <= MAX_ENTRIES and max(times) - min(times) <= SPAN_US:  # as of every batch
+        yield tuple(lines)
+        return
     part: list[Line] = []
     from_us = to_us = 0
     for line in lines:

@@ -6,7 +6,7 @@ import json
 from typing import Any, Final
 
 import pytest
-from attrs import evolve
+from attrs import astuple, evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -59,6 +59,16 @@ def test_what_is_encoded_is_decoded(some: list[Line]) -> None:
 
     assert data.isascii()
     assert decode_lines(data) == tuple(some)
+
+
+@given(entries)
+def test_a_line_is_what_the_encoder_of_json_writes(entry: AuditEntry) -> None:
+    whole = json.dumps(astuple(entry), separators=(",", ":"))
+
+    assert [encode_line(entry), encode_line(evolve(entry, at_us=entry.at_us + 1))] == [
+        whole,
+        whole.replace(str(entry.at_us), str(entry.at_us + 1), 1),
+    ]
 
 
 @given(st.text() | st.recursive(st.none() | st.integers() | text, st.lists).map(json.dumps))
