@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol, TypeVar
 
 from legation.store import failures
 from legation.store.failures import StoreFailure
@@ -264,20 +264,15 @@ def in_transaction(connection: sqlite3.Connection, unit: Unit[R]) -> tuple[R, bo
 
 def make_execute(connection: sqlite3.Connection) -> Callable[[Statement], Rows]:
     """Return what runs one statement after the other on `connection`, and returns its rows."""
-    run = connection.cursor().execute
+    run, join, is_text = connection.cursor().execute, "".join, str.__instancecheck__
 
     # Called for each statement of each request, so that it calls nothing of ours.
     def execute(statement: Statement) -> Rows:
         sql, parameters = statement.sql, statement.parameters
-        row: Sequence[Any]
-        if type(parameters) is Numbered:
-            row = parameters.row
-        else:
-            row = [parameters[name] for name in sql.names]
+        row = parameters.row if type(parameters) is Numbered else sql.to_row(parameters)
         # PostgreSQL refuses U+0000 in text; SQLite stores it and then loses what follows.
-        for value in row:
-            if type(value) is str and "\0" in value:
-                raise sqlite3.DataError("text holds U+0000")
+        if "\0" in join(filter(is_text, row)):
+            raise sqlite3.DataError("text holds U+0000")
         # An error of these kinds is the engine's here; the same from a unit would be its bug.
         try:
             return run(sql.numbered, row).fetchall()
