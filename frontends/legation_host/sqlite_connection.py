@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Mapping
-from typing import Final, Protocol, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeVar
 
 from legation.store import failures
 from legation.store.failures import StoreFailure
@@ -269,7 +269,11 @@ def make_execute(connection: sqlite3.Connection) -> Callable[[Statement], Rows]:
     # Called for each statement of each request, so that it calls nothing of ours.
     def execute(statement: Statement) -> Rows:
         sql, parameters = statement.sql, statement.parameters
-        row = parameters.row if type(parameters) is Numbered else sql.to_row(parameters)
+        row: Sequence[Any]
+        if type(parameters) is Numbered:
+            row = parameters.row
+        else:
+            row = list(map(parameters.__getitem__, sql.names))
         # PostgreSQL refuses U+0000 in text; SQLite stores it and then loses what follows.
         if "\0" in join(filter(is_text, row)):
             raise sqlite3.DataError("text holds U+0000")

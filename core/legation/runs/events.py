@@ -259,11 +259,10 @@ ENDS: Final = (RunCompleted, RunError, RunCancelled)
 
 
 def _find_members(cls: type[Event]) -> tuple[tuple[str, ...], Callable[[Event], tuple[Any, ...]]]:
-    """Return the names of the members of an event, and what reads their values."""
+    """Return the names of the members of an event, and what reads their values, and a few more."""
     names = tuple(member.name for member in fields(cls))
-    if len(names) > 1:
-        return names, attrgetter(*names)
-    return names, lambda event: tuple([getattr(event, name) for name in names])
+    unread = ("name", "name")  # `attrgetter` returns a tuple of two or more
+    return names, attrgetter(*names, *unread[len(names) :])
 
 
 _CLASSES: Final[Mapping[str, type[Event]]] = {cls.name: cls for cls in get_args(Event)}
@@ -310,8 +309,7 @@ class EventOrigin:
             )
         else:
             names, read = _MEMBERS[type(event)]
-            values = read(event) if names else ()
-            pairs = zip(names, values, strict=True)
+            pairs = zip(names, read(event), strict=False)
             own = {name: value for name, value in pairs if value is not ABSENT}
             rest = f",{compact_json(own)[1:]}" if own else "}"
         full, second = self._prefix + event.name, now_us // 1_000_000

@@ -33,8 +33,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from functools import partial
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
 from attrs import field
@@ -105,7 +104,6 @@ class Sql:
     `unread` says of a statement with rows that no unit looks at them.  `numbered` is the text for
     SQLite in which each name is its number in `names`: SQLite looks for a name among all of them,
     so that many cost their square, and `sqlite3` gives up the GIL for each (`bind_parameters`).
-    `to_row` puts parameters into this order.
     """
 
     text: str
@@ -116,7 +114,6 @@ class Sql:
     numbered: str = field(init=False, repr=False)
     psycopg_text: str = field(init=False, repr=False)
     names: tuple[str, ...] = field(init=False, repr=False)
-    to_row: Callable[[Mapping[str, Any]], tuple[Any, ...]] = field(init=False, repr=False)
     _getters: dict[tuple[str, ...], _Getter] = field(
         factory=dict[tuple[str, ...], "_Getter"], init=False, repr=False
     )
@@ -125,8 +122,6 @@ class Sql:
         object.__setattr__(self, "sqlite_text", self.text)
         names = tuple(dict.fromkeys(_NAMED.findall(self.text)))
         object.__setattr__(self, "names", names)
-        to_row = itemgetter(*names) if len(names) > 1 else partial(_take_values, names)
-        object.__setattr__(self, "to_row", to_row)
         object.__setattr__(self, "numbered", _number(self.text, names))
         object.__setattr__(self, "psycopg_text", _psycopg_text(self.postgresql or self.text))
         if self.registered:
@@ -150,7 +145,8 @@ class Sql:
             getter = self._getters[given] = _make_getter(self.names, given)
         if getter.spare:
             others = {name: others[name] for name in given if name not in getter.spare}
-        return Statement(self, dict(zip(getter.names, getter.read(value), strict=True)) | others)
+        found = zip(getter.names, getter.read(value), strict=False)
+        return Statement(self, dict(found) | others)
 
 
 @frozen
@@ -158,7 +154,7 @@ class _Getter:
     """Reads the parameters of a statement that are fields of a value, beside those that are given.
 
     Attributes:
-        names: Those of the fields, and `read` gets their values in this order.
+        names: Those of the fields, and `read` gets their values in this order, and of a few more.
         spare: What is given and no parameter.
     """
 
@@ -169,18 +165,11 @@ class _Getter:
 
 def _make_getter(names: tuple[str, ...], given: tuple[str, ...]) -> _Getter:
     own = tuple(name for name in names if name not in given)
-    read: Any = attrgetter(*own) if len(own) > 1 else partial(_read_fields, own)
-    return _Getter(own, read, frozenset(given) - {*names})
+    return _Getter(own, attrgetter(*own, *_UNREAD[len(own) :]), frozenset(given) - {*names})
 
 
-def _read_fields(names: tuple[str, ...], value: object) -> tuple[Any, ...]:
-    """Do what `attrgetter` does of more than one name."""
-    return tuple([getattr(value, name) for name in names])
-
-
-def _take_values(names: tuple[str, ...], parameters: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Do what `itemgetter` does of more than one name."""
-    return tuple([parameters[name] for name in names])
+_UNREAD: Final = ("__class__", "__class__")
+"""Names that anything has: `attrgetter` returns a tuple of two or more."""
 
 
 # Made for every statement, and never changed: `frozen` would make it in twice the time.
