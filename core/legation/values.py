@@ -15,12 +15,11 @@ representation and of the comparison; for a format or a key of its own use `attr
 
 from __future__ import annotations
 
-from abc import ABCMeta
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, cached_property, partial
 from operator import attrgetter, itemgetter
 from types import CellType, CodeType, FunctionType, GenericAlias, MemberDescriptorType
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import attrs
 from attrs import NOTHING, Factory
@@ -319,45 +318,6 @@ def _content(cell: CellType) -> object:
 
 _NOTHING: Final = CellType(NOTHING)
 
-_OFTEN: Final = 100
-"""So many instances of a class are made field by field; those after them by its twin."""
-
-_FEW: Final = 3
-"""So many fields are set, each by its slot, in the time that two changes of class take."""
-
-
-def _add_twin(instance: object) -> None:
-    """Let the class that has made `instance` make the next ones by a twin.
-
-    A field of what is frozen is set by its slot: a call from Python into C, for each.  Where an
-    instance is not frozen, the interpreter sets the field itself, in a tenth of the time.  So each
-    instance is one of the twin, which has the same slots and is not frozen, until it has its
-    fields.  A class that wants to know of its subclasses, or is of a kind of its own, has none, and
-    neither has one of whose fields another attribute hides the slot.
-    """
-    cls: Any = next(base for base in type(instance).__mro__ if _FIELDS in vars(base))
-    hook = next(base for base in cls.__mro__ if "__init_subclass__" in vars(base))
-    slots = all(isinstance(getattr(cls, name), MemberDescriptorType) for name in vars(cls)[_FIELDS])
-    if type(cls) not in (type, ABCMeta) or hook not in (object, Generic) or not slots:
-        return
-    init: Any = vars(cls)["__init__"]
-    cells = dict(zip(init.__code__.co_freevars, init.__closure__, strict=True))
-    twin: Any = type(cls)(f"_{cls.__name__}", (cls,), {"__slots__": (), **_THAWED})
-    cells["TWIN"].cell_contents = twin
-    cells["OWN"].cell_contents = cls  # at last: another thread may be making one
-
-
-_THAWED: Final = {name: vars(object)[name] for name in ("__setattr__", "__delattr__")}
-_BY_TWIN: Final[Mapping[str, object]] = {
-    "OWN": None,
-    "TWIN": None,
-    "MADE": 0,
-    "ADD_TWIN": _add_twin,
-    "KIND_OF": type,
-    "TURN": vars(object)["__class__"].__set__,
-}
-"""The names in an `__init__` that may make instances by a twin, as they are at first."""
-
 
 def _make_init(cls: type[Any], fields: Mapping[str, _Field], *, is_frozen: bool) -> FunctionType:
     """Return the `__init__` of `cls`: the code for such fields, with their names in it."""
@@ -366,8 +326,6 @@ def _make_init(cls: type[Any], fields: Mapping[str, _Field], *, is_frozen: bool)
     template = _compile_init(kinds, is_frozen, hasattr(cls, "__attrs_post_init__"))
     names, aliases = {"self": "self"}, {"self": "self"}
     cells = {"NOTHING": _NOTHING}
-    if "OWN" in template.co_freevars:
-        cells |= {name: CellType(value) for name, value in _BY_TWIN.items()}
     positional: list[Any] = []
     by_name: dict[str, Any] = {}
     annotations: dict[str, Any] = {"return": None}
@@ -418,28 +376,17 @@ def _compile_init(kinds: tuple[tuple[str, bool], ...], is_frozen: bool, has_more
 
     The fields are called by their numbers.
     """
+    lines: list[str] = []
     places: dict[bool, list[str]] = {False: ["self"], True: []}
     for number, (kind, kw_only) in enumerate(kinds):
         if kind[:1] != "(":
             places[kw_only].append(f"_{number}")
-    numbered = [(number, kind) for number, (kind, _) in enumerate(kinds)]
-    lines = [line for field in numbered for line in _write_assignment(*field, is_frozen)]
-    if is_frozen and len(kinds) > _FEW and not any("F" in kind for _, kind in numbered):
-        by_twin = [line for field in numbered for line in _write_assignment(*field, False)]
-        lines = [
-            "nonlocal MADE",
-            "if KIND_OF(self) is OWN:",
-            *(f" {line}" for line in ("TURN(self, TWIN)", *by_twin, "self.__class__ = OWN")),
-            "else:",
-            *(f" {line}" for line in (*lines, "MADE += 1")),
-            f" if MADE == {_OFTEN}: ADD_TWIN(self)",
-        ]
+        lines += _write_assignment(number, kind, is_frozen)
     if has_more:
         lines.append("self.__attrs_post_init__()")
     parameters = [*places[False], *(("*", *places[True]) if places[True] else ())]
     outer = ", ".join(f"set{number}, default{number}" for number in range(len(kinds)))
-    text = f"def make(NOTHING, {', '.join(_BY_TWIN)}, {outer}):\n"
-    text += f" def __init__({', '.join(parameters)}):\n"
+    text = f"def make(NOTHING, {outer}):\n def __init__({', '.join(parameters)}):\n"
     text += "".join(f"  {line}\n" for line in lines or ["pass"])
     outside = compile(text, "<legation.values>", "exec", dont_inherit=True, optimize=2)
     (make,) = (const for const in outside.co_consts if isinstance(const, CodeType))

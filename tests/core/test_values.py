@@ -1,11 +1,7 @@
 from __future__ import annotations
 
-import copy
-import pickle
-from abc import ABC
-from collections.abc import Callable
 from functools import total_ordering
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import attrs
 import pytest
@@ -14,8 +10,6 @@ from attrs.exceptions import FrozenInstanceError
 
 from legation.runs.turn_state import CallState, TurnState
 from legation.values import copy_with, frozen
-
-T = TypeVar("T")
 
 
 @frozen
@@ -207,116 +201,3 @@ def test_what_is_copied_on_the_way_of_a_run_is_made_for_it(cls: type[Any]) -> No
     assert looked_at == []
     assert not hasattr(cls, "__attrs_post_init__")
     assert "__slots__" not in vars(cls)
-
-
-class Base(ABC, Generic[T]):
-    __slots__ = ()
-
-
-@frozen
-class Many(Base[T]):
-    a: int
-    b: tuple[T, ...] = ()
-    c: list[int] = field(factory=list[int])
-    _d: str = field(default="d", kw_only=True)
-    e: dict[str, int] = field(factory=dict[str, int], init=False, eq=False)
-    f: str = field(default="", init=False, eq=False)
-
-    def __attrs_post_init__(self) -> None:
-        object.__setattr__(self, "f", f"{self.a}{self._d}")
-
-
-class Plain(Many[str]):
-    """A class with a dictionary, and made by the `__init__` of a frozen one."""
-
-
-@frozen
-class More(Many[str]):
-    g: int = 7
-
-
-OFTEN = 250
-
-
-@pytest.mark.parametrize("cls", [Many, More, Plain])
-def test_a_class_of_which_many_are_made_is_as_before(cls: type[Many[str]]) -> None:
-    first, *_, last = made = [cls(1, ("b",), d="x") for _ in range(OFTEN)]
-
-    assert {type(value) for value in made} == {cls}
-    assert first == last
-    assert hash((last.a, last.b)) == hash((first.a, first.b))
-    assert repr(first) == repr(last)
-    assert (last.a, last.b, last.c, last._d, last.e, last.f) == (1, ("b",), [], "x", {}, "1x")
-    assert last.c is not first.c
-    assert last.e is not first.e
-    assert attrs.evolve(last, a=2) == cls(2, ("b",), d="x")
-    assert copy.copy(last) == pickle.loads(pickle.dumps(last)) == first
-    with pytest.raises(FrozenInstanceError):
-        last.a = 2  # type: ignore[misc]
-    with pytest.raises(FrozenInstanceError):
-        del last.a
-    with pytest.raises(TypeError, match=r"__init__\(\) missing 1 required positional argument"):
-        cls()  # type: ignore[call-arg]
-
-
-def make_often(cls: Callable[[int, int, int, int], T]) -> list[T]:
-    return [cls(1, 2, 3, 4) for _ in range(OFTEN)]
-
-
-def test_a_class_that_asks_for_its_subclasses_hears_of_none_that_nobody_wrote() -> None:
-    heard: list[type[Any]] = []
-
-    class Registry:
-        __slots__ = ()
-
-        def __init_subclass__(cls) -> None:
-            heard.append(cls)
-
-    @frozen
-    class Registered(Registry):
-        a: int
-        b: int
-        c: int
-        d: int
-
-    before = list(heard)
-    assert {type(value) for value in make_often(Registered)} == {Registered}
-    assert heard == before
-
-
-def test_a_default_that_looks_at_other_fields_is_made_each_time() -> None:
-    @frozen
-    class Sum:
-        a: int
-        b: int
-        c: int
-        d: int
-        total: int = field(init=False)
-
-        @total.default
-        def _add(self) -> int:
-            return self.a + self.b + self.c + self.d
-
-    assert {value.total for value in make_often(Sum)} == {10}
-
-
-def test_a_field_is_set_although_an_attribute_hides_it() -> None:
-    @frozen
-    class Shown:
-        a: int
-        b: int
-        c: int
-        d: int
-
-    class Hiding:
-        __slots__ = ()
-
-        @property
-        def a(self) -> int:
-            return -1
-
-    @frozen
-    class Hidden(Hiding, Shown):
-        pass
-
-    assert {(value.a, value.b) for value in make_often(Hidden)} == {(-1, 2)}
