@@ -69,16 +69,20 @@ class _Feed:
 
     def extend(self, events: Sequence[StoredEvent], most: int) -> None:
         """Append what is new, and keep `most`; an event out of order starts the feed afresh."""
+        kept = self.events
+        last = kept[-1].seq if kept else events[0].seq - 1
         for event in events:
-            if self.events and event.seq <= self.events[-1].seq:
+            seq = event.seq
+            if seq <= last:
                 continue
-            if self.events and event.seq > self.events[-1].seq + 1:
-                self.events.clear()
+            if seq > last + 1:
+                kept.clear()
                 self.characters = 0
-            self.events.append(event)
+            last = seq
+            kept.append(event)
             self.characters += len(event.data)
-            if len(self.events) > most:
-                self.characters -= len(self.events.popleft().data)
+            if len(kept) > most:
+                self.characters -= len(kept.popleft().data)
 
     def behind(self, after: int) -> tuple[StoredEvent, ...] | None:
         """Return the events behind `after`; empty over a gap, None when there are none yet."""

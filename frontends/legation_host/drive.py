@@ -27,7 +27,6 @@ from legation.effects import (
     CallFunction,
     CloseStream,
     Concurrently,
-    Effect,
     Emit,
     Fetch,
     FetchReply,
@@ -209,12 +208,12 @@ async def drive(
     turn = _Turn(resources, body, sink, label, interruption)
     clock, entropy = resources.clock, resources.entropy
     send = resources.pace.measure(label, program) if label else program.send
-    resume: Callable[[Any], Effect] = send
+    resume: Callable[[Any], Any] = send
     value: Any = None
     try:
         while True:
             try:
-                effect = resume(value)
+                effect: Any = resume(value)
             except StopIteration as stop:
                 if turn.gathered:
                     await turn.flush()
@@ -232,7 +231,7 @@ async def drive(
             try:
                 if kind is Now:
                     value = clock()
-                elif isinstance(effect, RandomBytes):
+                elif kind is RandomBytes:
                     value = entropy(effect.size)
                 elif kind in _IMMEDIATE:
                     value = _IMMEDIATE[kind](turn, effect)

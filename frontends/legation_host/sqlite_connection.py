@@ -264,7 +264,7 @@ def in_transaction(connection: sqlite3.Connection, unit: Unit[R]) -> tuple[R, bo
 
 def make_execute(connection: sqlite3.Connection) -> Callable[[Statement], Rows]:
     """Return what runs one statement after the other on `connection`, and returns its rows."""
-    run = connection.cursor().execute
+    run, join, is_text = connection.cursor().execute, "".join, str.__instancecheck__
 
     # Called for each statement of each request, so that it calls nothing of ours.
     def execute(statement: Statement) -> Rows:
@@ -273,11 +273,10 @@ def make_execute(connection: sqlite3.Connection) -> Callable[[Statement], Rows]:
         if type(parameters) is Numbered:
             row = parameters.row
         else:
-            row = [parameters[name] for name in sql.names]
+            row = list(map(parameters.__getitem__, sql.names))
         # PostgreSQL refuses U+0000 in text; SQLite stores it and then loses what follows.
-        for value in row:
-            if type(value) is str and "\0" in value:
-                raise sqlite3.DataError("text holds U+0000")
+        if "\0" in join(filter(is_text, row)):
+            raise sqlite3.DataError("text holds U+0000")
         # An error of these kinds is the engine's here; the same from a unit would be its bug.
         try:
             return run(sql.numbered, row).fetchall()

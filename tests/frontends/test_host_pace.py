@@ -115,6 +115,22 @@ def test_who_only_waits_is_not_slow_and_who_has_no_label_is_not_measured() -> No
     assert not lines
 
 
+def test_what_others_did_on_the_thread_before_a_step_is_not_its_own() -> None:
+    pace = Pace(slow_seconds=SLOW_SECONDS)
+
+    def waits_at_once() -> Program[None]:
+        yield from Now()
+        work(SLOW_SECONDS / 2)
+        time.sleep(SLOW_SECONDS)
+        yield from Now()
+
+    for _ in range(2):
+        step = pace.measure(LABEL, waits_at_once())
+        assert step(None) == Now()
+        work(SLOW_SECONDS)
+        assert step(None) == Now()
+
+
 def test_each_step_is_noted_while_it_lasts() -> None:
     seen: list[bytes | None] = []
 

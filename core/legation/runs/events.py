@@ -11,8 +11,9 @@ database, written by whatever process.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
+from operator import attrgetter
 from typing import Any, ClassVar, Final, TypeAlias, get_args
 
 from attrs import field, fields
@@ -65,9 +66,6 @@ class _Named:
     __slots__ = ()
 
     name: ClassVar[str]
-
-    def __init_subclass__(cls) -> None:
-        cls.name = cls.__name__
 
 
 @frozen
@@ -253,19 +251,28 @@ Event: TypeAlias = (
     | RunCancelled
 )
 
+for _event in get_args(Event):
+    _event.name = _event.__name__
+
 ENDS: Final = (RunCompleted, RunError, RunCancelled)
 """The events behind which a run is over."""
 
+
+def _find_members(cls: type[Event]) -> tuple[tuple[str, ...], Callable[[Event], tuple[Any, ...]]]:
+    """Return the names of the members of an event, and what reads their values, and a few more."""
+    names = tuple(member.name for member in fields(cls))
+    unread = ("name", "name")  # `attrgetter` returns a tuple of two or more
+    return names, attrgetter(*names, *unread[len(names) :])
+
+
 _CLASSES: Final[Mapping[str, type[Event]]] = {cls.name: cls for cls in get_args(Event)}
-_MEMBERS: Final[Mapping[type[Event], tuple[str, ...]]] = {
-    cls: tuple(member.name for member in fields(cls)) for cls in get_args(Event)
-}
+_MEMBERS: Final = {cls: _find_members(cls) for cls in get_args(Event)}
 _OF_A_TEAM: Final = "Team"
 
 
 def members_of(cls: type[Event]) -> tuple[str, ...]:
     """Return the names of the members that the data of an event may have, in their order."""
-    return _MEMBERS[cls]
+    return _MEMBERS[cls][0]
 
 
 @frozen
@@ -301,11 +308,9 @@ class EventOrigin:
                 f'"reasoning_content":{quote(event.reasoning_content)}}}'
             )
         else:
-            own = {
-                name: value
-                for name in _MEMBERS[type(event)]
-                if (value := getattr(event, name)) is not ABSENT
-            }
+            names, read = _MEMBERS[type(event)]
+            pairs = zip(names, read(event), strict=False)
+            own = {name: value for name, value in pairs if value is not ABSENT}
             rest = f",{compact_json(own)[1:]}" if own else "}"
         full, second = self._prefix + event.name, now_us // 1_000_000
         data = f'{{"created_at":{second},"event":"{full}",{self._common}{rest}'

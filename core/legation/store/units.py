@@ -33,6 +33,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
 from attrs import field
@@ -115,6 +116,9 @@ class Sql:
     numbered: str = field(init=False, repr=False)
     psycopg_text: str = field(init=False, repr=False)
     names: tuple[str, ...] = field(init=False, repr=False)
+    _getters: dict[tuple[str, ...], _Getter] = field(
+        factory=dict[tuple[str, ...], "_Getter"], init=False, repr=False
+    )
 
     def __attrs_post_init__(self) -> None:
         if self.registered:
@@ -151,10 +155,37 @@ class Sql:
 
     def of(self, value: object, **others: Any) -> Statement:
         """Return the statement with the fields of `value` as parameters, but for `others`."""
-        parameters = {
-            name: others[name] if name in others else getattr(value, name) for name in self.names
-        }
-        return Statement(self, parameters)
+        given = tuple(others)
+        getter = self._getters.get(given)
+        if getter is None:
+            getter = self._getters[given] = _make_getter(self.names, given)
+        if getter.spare:
+            others = {name: others[name] for name in given if name not in getter.spare}
+        found = zip(getter.names, getter.read(value), strict=False)
+        return Statement(self, dict(found) | others)
+
+
+@frozen
+class _Getter:
+    """Reads the parameters of a statement that are fields of a value, beside those that are given.
+
+    Attributes:
+        names: Those of the fields, and `read` gets their values in this order, and of a few more.
+        spare: What is given and no parameter.
+    """
+
+    names: tuple[str, ...]
+    read: Callable[[object], tuple[Any, ...]]
+    spare: frozenset[str]
+
+
+def _make_getter(names: tuple[str, ...], given: tuple[str, ...]) -> _Getter:
+    own = tuple(name for name in names if name not in given)
+    return _Getter(own, attrgetter(*own, *_UNREAD[len(own) :]), frozenset(given) - {*names})
+
+
+_UNREAD: Final = ("__class__", "__class__")
+"""Names that anything has: `attrgetter` returns a tuple of two or more."""
 
 
 _MADE_LATE: Final[Mapping[str, Callable[[Sql], Any]]] = {

@@ -97,6 +97,25 @@ def test_a_statement_takes_the_parameters_that_it_names_from_the_fields_of_a_val
         Sql("select :d", registered=False).of(Place(b=2, a=1))
 
 
+@pytest.mark.parametrize(
+    "names", [(), ("a",), ("a", "b"), ("b", "a")], ids=lambda names: "".join(names) or "none"
+)
+def test_however_many_fields_are_parameters_they_are_found(names: tuple[str, ...]) -> None:
+    sql = Sql(f"select {', '.join(f':{name}' for name in names)}", registered=False)
+    expected = Statement(sql, {name: {"a": 1, "b": 2}[name] for name in names})
+
+    for statement in (sql.of(Place(b=2, a=1)), sql.of(Place(b=2, a=8), a=1)):
+        assert statement == expected
+
+
+def test_what_is_given_and_no_parameter_is_left_out() -> None:
+    sql = Sql("select :a, :b", registered=False)
+
+    for _ in range(2):  # the second time it is known what is read
+        assert sql.of(Place(b=2, a=1), b=7, c=8) == Statement(sql, {"a": 1, "b": 7})
+    assert sql.of(Place(b=2, a=1), c=8) == Statement(sql, {"a": 1, "b": 2})
+
+
 def test_every_statement_of_the_core_names_the_same_parameters_for_each_engine() -> None:
     # These have rows in another form for each engine, and take their parameters one by one.
     events, steps = (
