@@ -813,11 +813,6 @@ _2_13_0: Final = Migration(
 # A session is in one index less: the agent or team stands at the end of the two by which an owner's
 # sessions are listed, so that a list of one of them reads no row of the others.
 #
-# On PostgreSQL the primary key finds a session by its id alone as well, so that it needs no index
-# for that.  It is made last: of indexes that seem to cost the same, as all do while the table is
-# small or most owners have few sessions, the planner takes the newest.  Those by which an owner's
-# sessions are listed have the id as well, but it is found there by reading all of the owner's.
-#
 # Triggers keep the counts of sessions right, since nodes for 2.13.0 know nothing of them.  Those of
 # PostgreSQL wait for the end of the transaction: a row of the counts is the last that it locks.
 # The lock of the table comes first, and by a statement of its own, so that the next one sees what
@@ -825,11 +820,6 @@ _2_13_0: Final = Migration(
 
 _SESSIONS_BY: Final = (
     "create index sessions_{} on sessions (owner, kind, {}_us desc, session_id desc{})"
-)
-
-_KEY_OF_SESSIONS: Final = (
-    "alter table sessions drop constraint sessions_pkey,"
-    " add constraint sessions_pkey primary key ({})"
 )
 
 _SESSION_COUNTS: Final = """
@@ -896,12 +886,8 @@ _2_14_0: Final = Migration(
         _count_after("insert", _COUNT_NEW),
         _count_after("delete", _COUNT_OLD),
         _count_after("update of owner, kind, created_us", f"{_COUNT_OLD} {_COUNT_NEW}", _MOVED),
-        Step("", postgresql="drop index sessions_id"),
-        Step("", postgresql=_KEY_OF_SESSIONS.format("session_id, owner")),
     ),
     down=(
-        Step("", postgresql=_KEY_OF_SESSIONS.format("owner, session_id")),
-        Step("", postgresql="create index sessions_id on sessions (session_id)"),
         *(_drop_trigger(event) for event in ("insert", "delete", "update")),
         Step("", postgresql="drop function count_session"),
         Step("drop table session_counts"),

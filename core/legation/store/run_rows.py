@@ -30,6 +30,8 @@ __all__ = [
     "NEXT_VERSION",
     "OF_A_CLIENT",
     "RECORDED_MARK",
+    "SESSION",
+    "SESSION_BY_ID",
     "SINCE_CLAIM",
     "UNTOUCHED",
     "WAITING_RUN",
@@ -243,10 +245,19 @@ Nobody reads it.  SQLite writes a row anew, with all of its state, where its len
 version begins with four bytes, and gives up one where the number of runs takes one more.
 """
 
-LOCK_SESSION: Final = Sql(
-    f"""update sessions set version = version + 1
-    where owner = :owner and session_id = :session_id returning {RETURNED_STATE}"""
-)
+SESSION: Final = "owner = :owner and session_id = :session_id"
+"""The condition that a session is the one that is meant."""
+
+SESSION_BY_ID: Final = "session_id = :session_id and owner || '' = :owner"
+"""The same for PostgreSQL, which finds it by its id.
+
+It would take an index in which it reads each of the owner's sessions: while the table is small, or
+most owners have few, those seem to cost the same.  An expression is in none of them.
+"""
+
+_LOCK: Final = f"""update sessions set version = version + 1
+    where {{session}} returning {RETURNED_STATE}"""
+LOCK_SESSION: Final = Sql(_LOCK.format(session=SESSION), _LOCK.format(session=SESSION_BY_ID))
 
 
 def to_claimed_run(rows: Rows, states: Rows) -> ClaimedRun | None:

@@ -34,6 +34,8 @@ from .run_rows import (
     NEW_VERSION,
     NEXT_VERSION,
     OF_A_CLIENT,
+    SESSION,
+    SESSION_BY_ID,
     SINCE_CLAIM,
     UNTOUCHED,
     WAITING_RUN,
@@ -328,10 +330,13 @@ FINISH_LAPSED: Final = fill_clock(
 WISH: Final = fill_clock(f"select cancel_us from runs where {FENCE} and {_GOES_ON}")
 _TOUCH: Final = f"""update sessions
     set updated_us = :now_us, version = version + 1, bytes = bytes + :bytes
-    where owner = :owner and session_id = :session_id returning {RETURNED_STATE}"""
+    where {{session}} returning {RETURNED_STATE}"""
 # SQLite says at once whether any run waits, as nothing else writes meanwhile; on PostgreSQL that is
 # known under the lock of the session alone, so that the next run is always asked for.
-TOUCH_SESSION: Final = Sql(f"{_TOUCH}, exists (select 1 from runs where {WAITS})", _TOUCH)
+TOUCH_SESSION: Final = Sql(
+    f"{_TOUCH.format(session=SESSION)}, exists (select 1 from runs where {WAITS})",
+    _TOUCH.format(session=SESSION_BY_ID),
+)
 NEXT: Final = Sql(
     f"""select run_no, asked_of, share from (
         select run_no, {ASKED_OF} as asked_of, {SHARE} as share from runs

@@ -192,9 +192,10 @@ def test_an_entry_is_written_as_it_is_read() -> None:
     asked, _ = run(add_entry(FIRST), [])
     (statement,) = asked
 
-    assert tuple(statement.parameters.values()) == row(FIRST)
+    names = statement.sql.names
+    assert tuple(statement.parameters[name] for name in names) == row(FIRST)
     columns = "seq, from_version, to_version, seal, serves, actor, node, request_id, attempt, at_us"
-    assert tuple(statement.parameters) == tuple(columns.split(", "))
+    assert names == tuple(columns.split(", "))
     assert f"({columns}) values" in texts(asked)[0]
 
 
