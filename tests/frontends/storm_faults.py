@@ -47,7 +47,7 @@ def rewrite(statements: tuple[Sql, ...], old: str, new: str) -> Generator[None]:
 
 def _give_text(statement: Sql, other: Sql) -> None:
     """Let SQLite be given the text of `other` for `statement`."""
-    for name in ("sqlite_text", "numbered", "names"):
+    for name in ("text", "numbered", "names", "_getters"):
         object.__setattr__(statement, name, getattr(other, name))
 
 
