@@ -125,7 +125,10 @@ def test_an_error_in_a_module_behind_a_name_is_not_hidden(tmp_path: Path) -> Non
     assert "has no attribute" not in done.stderr
 
 
-@pytest.mark.parametrize("package", ["legation.access", "legation.channels", "legation.models"])
+@pytest.mark.parametrize(
+    "package",
+    [f"legation.{name}" for name in ("access", "api", "api.handlers", "channels", "models")],
+)
 def test_a_package_that_imports_late_has_no_other_names(package: str) -> None:
     module = import_module(package)
 

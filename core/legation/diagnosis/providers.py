@@ -16,6 +16,8 @@ from ..hosted.providers import Codec
 from ..hosted.registry import Component, Registry
 from ..http.refusals import Fault
 from ..http.retry_after import parse_http_date
+from ..models.anthropic import AnthropicMessages
+from ..models.chat_completions import ChatCompletions
 from ..values import frozen
 from .clocks import judge_clock
 
@@ -57,7 +59,7 @@ def find_providers(registry: Registry, missing: Iterable[Fault]) -> tuple[Provid
 
 def _models_of(component: Component) -> Iterator[Codec]:
     for model in (component.model, *component.fallback, component.summarizer):
-        if isinstance(model, Codec):
+        if isinstance(model, ChatCompletions | AnthropicMessages):
             yield model
 
 

@@ -107,10 +107,12 @@ _OF_ANY: Final = _sights(_count(f"{_UNDER_WAY} and subject = :share"))
 def _look(sights: str) -> Sql:
     """Return the look; on PostgreSQL without what can only be seen where a run waits.
 
-    There each part of a statement is set up each time, whether or not it is carried out.
+    There each part of a statement is set up each time, whether or not it is carried out.  What
+    stands in its place takes the same parameter.
     """
     text = f"select {sights}"
-    return Sql(text.replace("$AMONG", _IN), text.replace(_BEHIND, "null"))
+    unseen = "cast(:hosted as text[]) is null"
+    return Sql(text.replace("$AMONG", _IN), text.replace(_BEHIND, unseen))
 
 
 LOOK_BEHIND: Final = Sql(
