@@ -27,6 +27,7 @@ from legation.effects import (
     CallFunction,
     CloseStream,
     Concurrently,
+    Effect,
     Emit,
     Fetch,
     FetchReply,
@@ -208,12 +209,12 @@ async def drive(
     turn = _Turn(resources, body, sink, label, interruption)
     clock, entropy = resources.clock, resources.entropy
     send = resources.pace.measure(label, program) if label else program.send
-    resume: Callable[[Any], Any] = send
+    resume: Callable[[Any], Effect] = send
     value: Any = None
     try:
         while True:
             try:
-                effect: Any = resume(value)
+                effect = resume(value)
             except StopIteration as stop:
                 if turn.gathered:
                     await turn.flush()
@@ -231,7 +232,7 @@ async def drive(
             try:
                 if kind is Now:
                     value = clock()
-                elif kind is RandomBytes:
+                elif isinstance(effect, RandomBytes):
                     value = entropy(effect.size)
                 elif kind in _IMMEDIATE:
                     value = _IMMEDIATE[kind](turn, effect)

@@ -133,7 +133,7 @@ def is_short(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
 class Checked:
     name: str = field(converter=lower, validator=is_short)
     size: int = field(default=1, validator=is_short)
-    words: Any = field(factory=list, converter=tuple, kw_only=True)
+    words: Any = field(factory=list[str], converter=tuple, kw_only=True)
     _mark: str = field(init=False, default="M", converter=lower)
     made: str = field(init=False)
 

@@ -65,7 +65,7 @@ def test_the_text_for_an_engine_is_made_when_it_is_asked_for() -> None:
 def made_by_now(sql: Sql) -> set[str]:
     """Return what there is by now of the fields that are made late."""
     late = ("names", "numbered", "psycopg_text")
-    found = set()
+    found: set[str] = set()
     for name in late:
         with suppress(AttributeError):
             vars(Sql)[name].__get__(sql, Sql)
