@@ -136,6 +136,16 @@ def test_a_package_that_imports_late_has_no_other_names(package: str) -> None:
         _ = module.keyz
 
 
+@pytest.mark.parametrize(
+    ("package", "name"),
+    [("api", "openapi"), ("api.handlers", "audit"), ("models", "anthropic")],
+)
+def test_what_is_imported_late_is_the_module_of_that_name(package: str, name: str) -> None:
+    """Also where it is imported already, as everything is in a long run of tests."""
+    find = vars(import_module(f"legation.{package}"))["__getattr__"]
+    assert find(name) is import_module(f"legation.{package}.{name}")
+
+
 LATE: Final = """
 import sys
 import legation.access, legation.channels, legation.models
