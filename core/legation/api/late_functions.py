@@ -1,4 +1,4 @@
-"""What stands for functions of modules that are imported when one of them is asked for first."""
+"""Stand-ins for functions of modules that are imported when one of them is asked for first."""
 
 from __future__ import annotations
 

@@ -168,7 +168,9 @@ class Route:
             object.__delattr__(self, name)
         object.__setattr__(self, "_late", late)
 
-    if not TYPE_CHECKING:  # a checker knows the fields
+    if TYPE_CHECKING:
+        pass  # a checker knows the fields
+    else:
 
         def __getattr__(self, name: str) -> Any:
             """Return the field `name`, which is imported now.

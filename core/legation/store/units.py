@@ -124,7 +124,9 @@ class Sql:
         if self.registered:
             _REGISTERED.append(self)
 
-    if not TYPE_CHECKING:  # a checker knows the fields
+    if TYPE_CHECKING:
+        pass  # a checker knows the fields
+    else:
 
         def __getattr__(self, name: str) -> Any:
             """Return the field `name`, which is made now.

@@ -7,13 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-if TYPE_CHECKING:
-    from . import audit as audit
-    from . import channels as channels
-    from . import console as console
-    from . import databases as databases
-    from . import metrics as metrics
-
 LATE: Final = frozenset(
     """access all_runs approvals audit audit_export channels config console databases
     docs forks incidents letters metrics nodes outgoing refusals replays run_changes run_summary
@@ -21,7 +14,13 @@ LATE: Final = frozenset(
 )
 """The modules that are not imported with the table of routes."""
 
-if not TYPE_CHECKING:
+if TYPE_CHECKING:
+    from . import audit as audit
+    from . import channels as channels
+    from . import console as console
+    from . import databases as databases
+    from . import metrics as metrics
+else:
 
     def __getattr__(name: str) -> Any:
         """Import the module `name`.
