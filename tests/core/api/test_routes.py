@@ -1,20 +1,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections import Counter
 from inspect import signature
-from types import ModuleType
-from typing import Any, Final, get_type_hints
+from typing import Any, get_type_hints
 
 import pytest
-from attrs import fields
 
-from legation import api
 from legation.access.scopes import Open, Public, Scoped, Signed
-from legation.api import handlers, late_handlers
-from legation.api.late_functions import LateFunction, LateModule
 from legation.api.route import Route
 from legation.api.routes import ROUTES
 from legation.config import DEFAULT_EXCLUDED_ROUTES, AuthorizationConfig
@@ -35,48 +28,9 @@ def test_the_id_of_a_scope_is_the_first_parameter_of_the_path(route: Route) -> N
         assert route.template.startswith(f"/{route.need.resource}/{{")
 
 
-@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.operation)
-def test_nothing_of_a_row_is_late_but_what_the_row_imports(route: Route) -> None:
-    for attribute in fields(Route):
-        assert not isinstance(getattr(route, attribute.name), LateFunction | LateModule)
-
-
-LATE: Final = """
-import sys
-from legation import Database, Platform
-from legation.api import handlers, late_handlers
-from legation.api.routes import ROUTES
-late = {f"legation.api.handlers.{name}" for name in handlers.LATE}
-assert late.isdisjoint(sys.modules)
-assert "legation.api.openapi" not in sys.modules
-one = next(route for route in ROUTES if route.operation == "get_audit")
-assert one.query.__module__ == one.handler.__module__ == one.find.__module__
-assert one.handler is handlers.audit.list_audit
-assert [name for name in late if name in sys.modules] == ["legation.api.handlers.audit"]
-assert one == one and {one: 1}[one]
-Platform(databases=[Database("main", "sqlite://")]).import_handlers()
-assert late <= sys.modules.keys()
-assert "legation.api.openapi" not in sys.modules
-"""
-
-
-def test_handlers_are_imported_when_a_row_needs_them() -> None:
-    subprocess.run([sys.executable, "-c", LATE], check=True)
-
-
-@pytest.mark.parametrize("package", [api, handlers, late_handlers])
-def test_a_package_of_late_handlers_has_no_other_names(package: ModuleType) -> None:
-    with pytest.raises(AttributeError, match=r"^module '.*' has no attribute 'audits'$"):
-        _ = package.audits
-
-
 def test_a_row_has_no_other_attributes() -> None:
     with pytest.raises(AttributeError, match=r"^'Route' object has no attribute 'handlers'$"):
         _ = getattr(ROUTES[0], "handlers")  # noqa: B009 (a checker refuses it otherwise)
-
-
-def test_every_module_of_handlers_that_may_be_late_is_there() -> None:
-    assert all(getattr(handlers, name) is not None for name in handlers.LATE)
 
 
 def test_a_list_is_filtered_and_so_has_no_id() -> None:
