@@ -1,7 +1,8 @@
 """A platform for nodes of a cluster: an agent that speaks for as long as it is told, and a channel.
 
 `legation serve tests.providers.clustered:platform` serves it.  The environment names the database
-and the lease, and by how many seconds the clock of this process is wrong.
+and the lease, how many runs a user may have at once, and by how many seconds the clock of this
+process is wrong.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import time
 from legation import Agent, Database, Platform
 from legation.effects import Program, Sleep
 from legation.models.conversation import Listener, Prompt, Reply, Usage
+from legation.shares.limits import PlatformLimits
 from legation.values import frozen
 
 from .deliveries import ENVIRON, channels
@@ -59,5 +61,6 @@ platform = Platform(
         if channel.id == "whatsapp"
     ],
     environ=ENVIRON,
+    limits=PlatformLimits(runs=int(os.environ.get("CLUSTER_RUNS", PlatformLimits().runs))),
     lease_seconds=float(os.environ.get("CLUSTER_LEASE", "30")),
 )
