@@ -315,18 +315,7 @@ class Platform:
         excluded = _find_excluded(authorization, self._table)
         self.telemetry = Telemetry()
         self._recorder: Recorder | None = None
-        first, periods = self.registry.default_database, self.registry.periods
-        self._refusals = WriteRefusals(self.telemetry.refusals, first, periods[first].counters)
-        book = self.context.cluster.incidents
-        self._incidents = tuple(
-            WriteIncidents(book, name, own.incidents) for name, own in periods.items()
-        )
-        swept = (name for name, own in periods.items() if own.kinds)
-        self._sweeps = tuple(map(self._find_sweep, swept))
-        cluster = self.context.cluster
-        self._movers = tuple(MoveAuditRows(cluster, name) for name in self.registry.databases)
-        self._files = FileWriter()
-        self._heads = heads_jobs(self.context, self._files)
+        self._open_jobs()
         self.identities = Identities.of(self.registry)
         guard = self.schema_guard
         known = Known(guard.readings, guard.conditions, self.identities.known)
@@ -344,6 +333,21 @@ class Platform:
             self._guard,
             0,
         )
+
+    def _open_jobs(self) -> None:
+        """Make the jobs of refusals, incidents, retention and the audit trail."""
+        first, periods = self.registry.default_database, self.registry.periods
+        self._refusals = WriteRefusals(self.telemetry.refusals, first, periods[first].counters)
+        book = self.context.cluster.incidents
+        self._incidents = tuple(
+            WriteIncidents(book, name, own.incidents) for name, own in periods.items()
+        )
+        swept = (name for name, own in periods.items() if own.kinds)
+        self._sweeps = tuple(map(self._find_sweep, swept))
+        cluster = self.context.cluster
+        self._movers = tuple(MoveAuditRows(cluster, name) for name in self.registry.databases)
+        self._files = FileWriter()
+        self._heads = heads_jobs(self.context, self._files)
 
     def __repr__(self) -> str:
         """Return the id, and the ids of all that is hosted."""

@@ -50,14 +50,7 @@ def go_on(  # noqa: PLR0913  the last of them are named at the call
     says is stored piece by piece from now on, if it was not before.  `by` is the user who answers.
     Its output is told to `outcome`; None where it is not executed here, or not to its end.
     """
-    asked = json.loads(row.input)
-    kept = {
-        **asked,
-        "stream": stream or asked["stream"],
-        "turn": dump(state),
-        "answered": _answers(row, before, state),
-        **mark_continued(asked),
-    }
+    kept = _keep_answers(row, before, state, stream=stream)
     token = (yield from RandomBytes(8)).hex()
     node, now_us = yield from enter(context.cluster, database)
     slots, subject = context.shares.runs, row.subject or row.owner
@@ -70,7 +63,7 @@ def go_on(  # noqa: PLR0913  the last of them are named at the call
             session_id=row.session_id,
             run_id=row.run_id,
             attempt=row.attempt,
-            input=compact_json(kept),
+            input=kept,
             token=token,
             node=node,
             now_us=now_us,
@@ -96,6 +89,19 @@ def go_on(  # noqa: PLR0913  the last of them are named at the call
         other = context.cluster.member(database).next_other(context.hosted)
         yield from Nudge(runs_topic(database), database, other)
     return continued
+
+
+def _keep_answers(row: RunRow, before: TurnState, state: TurnState, *, stream: bool) -> str:
+    """Return the input of a run as it goes on: what was asked, its turn and how it was answered."""
+    asked = json.loads(row.input)
+    kept = {
+        **asked,
+        "stream": stream or asked["stream"],
+        "turn": dump(state),
+        "answered": _answers(row, before, state),
+        **mark_continued(asked),
+    }
+    return compact_json(kept)
 
 
 def _resolution(before: TurnState, state: TurnState) -> str:
