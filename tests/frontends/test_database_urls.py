@@ -5,7 +5,8 @@ A real PostgreSQL, of which a role needs its password.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+import signal
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, Final
@@ -23,6 +24,8 @@ from legation_host.hosting import open_platform
 from legation_host.loading import from_file
 
 from ..engines import PASSWORD_GROUP, Cluster
+from .cluster_kit import ask_json, await_true
+from .command_kit import running
 
 SECONDS: Final = 60.0
 PLATFORM: Final = """
@@ -64,6 +67,35 @@ class Role:
         """Give it another password."""
         self.cluster.run(f"alter role {self.name} password '{password}'")
 
+    def share_with(self, other: Role) -> str:
+        """Let a role own what both have made and will make; return its name."""
+        group = f"{self.name}_both"
+        self.cluster.run(f"create role {group} nologin")
+        self.cluster.run(f"grant all on schema public to {group}", self.database)
+        self.cluster.run(f"reassign owned by {self.name} to {group}", self.database)
+        for one in (self, other):
+            self.cluster.run(f"grant {group} to {one.name}")
+            self.cluster.run(f"alter role {one.name} set role {group}")
+        return group
+
+    def lock(self) -> None:
+        """Let nobody open a connection with it any more."""
+        self.cluster.run(f"alter role {self.name} nologin")
+
+    @property
+    def connections(self) -> int:
+        """How many connections it has."""
+        asked = "select count(*) from pg_stat_activity where usename = %s"
+        with psycopg.connect(self.url) as connection:
+            ((found,),) = connection.execute(asked, [self.name]).fetchall()
+        return int(found)
+
+    def drop(self) -> None:
+        """Take it away, with what it has in the database."""
+        self.end_sessions()
+        self.cluster.run(f"drop owned by {self.name}", self.database)
+        self.cluster.run(f"drop role {self.name}")
+
     def url_with(self, password: str) -> str:
         """Return the URL with a password."""
         parts = urlsplit(self.url)
@@ -86,9 +118,7 @@ def role(postgres_cluster: Cluster) -> Generator[Role]:
         try:
             yield made
         finally:
-            made.end_sessions()
-            made.cluster.run(f"drop owned by {made.name}", made.database)
-            made.cluster.run(f"drop role {made.name}")
+            made.drop()
 
 
 @define(eq=False)
@@ -163,3 +193,54 @@ def test_without_the_new_url_a_new_connection_is_refused(role: Role) -> None:
     with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
         psycopg.connect(role.url_with("first"))
     psycopg.connect(role.url_with("second")).close()
+
+
+@pytest.fixture
+def other_role(role: Role) -> Generator[Role]:
+    made = Role(role.cluster, role.url)
+    made.create()
+    made.change("other")
+    try:
+        yield made
+    finally:
+        made.drop()
+
+
+@pytest.fixture
+def share_tables(role: Role, other_role: Role) -> Generator[Callable[[], None]]:
+    groups: list[str] = []
+    yield lambda: groups.append(role.share_with(other_role))
+    for group in groups:
+        role.cluster.run(f"drop owned by {group}", role.database)
+        role.cluster.run(f"drop role {group}")
+
+
+def test_another_role_takes_over_without_a_gap(
+    role: Role, other_role: Role, share_tables: Callable[[], None], tmp_path: Path
+) -> None:
+    path = tmp_path / "url"
+    path.write_text(role.url_with("first"))
+    other = f"sqlite:///{tmp_path}/other.db"
+    (tmp_path / "platform.toml").write_text(PLATFORM.replace("sqlite://", other))
+
+    with running(tmp_path / "platform.toml", "--port", "0", "--workers", "2") as command:
+        port, target = command.port(), "/agents/desk/runs"
+
+        def is_answered() -> bool:
+            status, run = ask_json(port, "POST", target, message="hello", stream="false")
+            return (status, run["status"]) == (200, "COMPLETED")
+
+        assert is_answered()
+        share_tables()
+        (tmp_path / "new").write_text(other_role.url_with("other"))
+        (tmp_path / "new").rename(path)
+        command.until(lambda: len(command.named("database_url_renewed")) == 2)
+        assert is_answered()
+        assert role.connections > 0
+
+        command.signal(signal.SIGHUP)
+        await_true(lambda: role.connections == 0)
+        role.lock()
+        assert is_answered()
+        assert other_role.connections > 0
+        assert ask_json(port, "GET", "/sessions?db_id=main")[1]["meta"]["total_count"] == 3
