@@ -111,10 +111,19 @@ class Guard:
         """Return the next head, or the refusal of it, or None while bytes are missing."""
         buffer = self.buffer
         if not self._scanned:
+            memo, size = self._memo, len(buffer)
+            # What is kept is one head, so that one that is known needs no look for its end.
+            known = None
+            if memo is not None and size <= self._quick and buffer.endswith(b"\r\n\r\n"):
+                known = memo.find(buffer)
+            if known is not None:
+                self.buffer, self.has_begun, self._empty_lines = b"", False, 0
+                return known
             end = buffer.find(b"\r\n\r\n") + 4
             if 4 <= end <= self._quick:
-                raw = buffer if end == len(buffer) else buffer[:end]
-                known = None if self._memo is None else self._memo.find(raw)
+                raw = buffer if end == size else buffer[:end]
+                if memo is not None and end < size:
+                    known = memo.find(raw)
                 head = known or self._at_once(raw)
                 if isinstance(head, RequestHead):
                     self.buffer = buffer[end:]
