@@ -8,8 +8,9 @@ request begins.
 
 **One answer for one input.**  However the bytes are cut, the same answers come out.  The head of
 an ordinary request arrives whole, is checked by three passes in C, and read without h11
-(`plain_head`); any other is scanned line by line.  Both agree, because the quick way is taken only by a head that is within every limit
-of size, so that all it can still break are rules about bytes, which are all 400.
+(`plain_head`); any other is scanned line by line.  Both agree, because the quick way is taken only
+by a head that is within every limit of size, so that all it can still break are rules about bytes,
+which are all 400.
 """
 
 from __future__ import annotations
