@@ -27,7 +27,7 @@ from .api.call import Known, Process
 from .api.console_files import ConsoleFiles
 from .api.custom_faults import route_faults
 from .api.custom_routes import CustomRoute
-from .api.dispatcher import Arrival, Dispatcher, Outcome, report_failure
+from .api.dispatcher import Arrival, Dispatcher, report_failure
 from .api.documentation import ApiDocumentation
 from .api.route import Route
 from .api.route_table import TABLE, RouteTable, import_handlers, make_table
@@ -735,7 +735,11 @@ class Platform:
                 outcome = yield from (admitted if guard.at_host else guard.guard(admitted))
             except Exception as error:  # noqa: BLE001 (the boundary: a bug of ours gets an answer)
                 outcome = yield from report_failure(error, arrival, self.context)
-            answer = self._finish_answer(arrival, outcome)
+            answer = outcome if isinstance(outcome, _ANSWERS) else self._respond(outcome)
+            if request.method == "HEAD":
+                answer = without_body(answer)
+            named = ((b"x-request-id", request_id.encode()),)
+            answer = self._dispatcher.cors.add_headers(answer, request, named)
             if isinstance(answer, Streamed):
                 body = self._stream_body(arrival, answer)
                 next(body)
@@ -754,15 +758,6 @@ class Platform:
             if arrival.place is not None:
                 arrival.place.release()
         return answer
-
-    def _finish_answer(self, arrival: Arrival, outcome: Outcome) -> Answer:
-        """Return `outcome` as it is to be sent."""
-        request = arrival.request
-        answer = outcome if isinstance(outcome, _ANSWERS) else self._respond(outcome)
-        if request.method == "HEAD":
-            answer = without_body(answer)
-        named = ((b"x-request-id", arrival.request_id.encode()),)
-        return self._dispatcher.cors.add_headers(answer, request, named)
 
     def _respond(self, refusal: Refusal) -> Response:
         """Render a refusal; that of a share is counted."""

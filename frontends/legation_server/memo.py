@@ -25,6 +25,10 @@ __all__ = ["Memo"]
 
 _BEARER: Final = re.compile(rb"\r\n[Aa]uthorization: Bearer ([A-Za-z0-9._~+/-]++=*+)\r\n")
 _AUTHORIZATION: Final = b"authorization"
+_BEFORE_TOKEN: Final = b"uthorization: Bearer "
+_PLAIN: Final = bytes.maketrans(b"._~+/-=", b"0000000")
+"""Makes letters and digits of all that a token consists of; a pattern would take five times as
+long."""
 
 _HARMLESS: Final = frozenset(
     {
@@ -77,16 +81,17 @@ class Memo:
 
     def find(self, raw: bytes) -> RequestHead | None:
         """Return what `raw`, a whole head, would be parsed to; None where it is not known."""
-        bearer = _BEARER.search(raw)
-        if bearer is None:
+        start = raw.find(_BEFORE_TOKEN) + len(_BEFORE_TOKEN)
+        if start < len(_BEFORE_TOKEN):
             known = self._heads.get(raw)  # not what others are without their token
             return known if isinstance(known, RequestHead) else None
-        start, end = bearer.span(1)
+        end = raw.find(b"\r", start)
         known = self._heads.get(raw[:start] + raw[end:])
-        if known is None or isinstance(known, RequestHead):
-            return known
+        token = raw[start:end]
+        if not isinstance(known, tuple) or not token.translate(_PLAIN).isalnum():
+            return None
         method, target, before, behind, length, keep_alive, expects = known
-        headers = (*before, (_AUTHORIZATION, b"Bearer " + raw[start:end]), *behind)
+        headers = (*before, (_AUTHORIZATION, b"Bearer " + token), *behind)
         return RequestHead(method, target, headers, length, keep_alive, expects)
 
     def keep(self, raw: bytes, head: RequestHead) -> None:
@@ -96,6 +101,10 @@ class Memo:
         bearer = _BEARER.search(raw)
         key = raw if bearer is None else raw[: bearer.start(1)] + raw[bearer.end(1) :]
         if tokens != (bearer is not None) or not _HARMLESS.issuperset(names):
+            return
+        # A token is found by the words before it: so they stand in no other field before that.
+        found = raw.find(_BEFORE_TOKEN)
+        if found != (-1 if bearer is None else bearer.start(1) - len(_BEFORE_TOKEN)):
             return
         if head.old or len(key) > self.LONGEST or not self._came_before(key):
             return

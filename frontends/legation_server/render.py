@@ -44,6 +44,8 @@ _STATUS_LINES: Final = _StatusLines(
 _CLOSE: Final = b"connection: close\r\n"
 _CHUNKED: Final = b"transfer-encoding: chunked\r\n"
 
+_join: Final = b": ".join
+
 # What is not taken over from the headers of a response, because it is written here.
 _BUT_LENGTH: Final = frozenset({b"transfer-encoding", b"connection", b"date"})
 _ALL_FRAMING: Final = _BUT_LENGTH | {b"content-length"}
@@ -114,4 +116,6 @@ def chunk(data: bytes, end: bytes = b"") -> bytes:
 
 
 def _lines(headers: Headers, without: frozenset[bytes]) -> bytes:
-    return b"".join([b"%b: %b\r\n" % field for field in headers if field[0] not in without])
+    # A join takes two thirds of the time of a format.
+    lines = [_join(field) for field in headers if field[0] not in without]
+    return b"\r\n".join(lines) + b"\r\n" if lines else b""

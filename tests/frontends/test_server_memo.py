@@ -13,7 +13,7 @@ from legation_server.head import RequestHead
 from legation_server.memo import Memo
 from legation_server.settings import DEFAULT, Settings
 
-from .guard_kit import heads
+from .guard_kit import heads, seen
 
 HOST: Final = b"Host: a.example\r\n"
 GET: Final = b"GET /agents HTTP/1.1\r\n" + HOST
@@ -39,7 +39,10 @@ PIECES: Final = (
     b"Authorization: Bearer " + b"long" * 30 + b"\r\n",
     b"Authorization: Basic eDp5\r\n",
     b"Cookie: a=b\r\n",
+    b"Authorization: Bearer a=b\r\n",
     b"User-Agent: x\r\n",
+    b"User-Agent: Authorization: Bearer \r\n",
+    b"User-Agent: Authorization: Bearer x\r\n",
     b"\r\n",
     b"abc",
 )
@@ -108,6 +111,35 @@ def test_a_head_without_a_token_is_not_taken_for_one_that_had_it_left_out() -> N
 
     assert memo.find(bearing(b"")) is None
     assert memo.find(bearing(b"other")) is not None
+
+
+def test_a_token_in_another_field_is_not_taken_for_that_of_the_caller() -> None:
+    memo = Memo(10)
+    agent = b"User-Agent: Authorization: Bearer %b\r\n"
+    for _ in range(3):
+        head_of(memo, GET + agent % b"" + b"Authorization: Bearer mine\r\n\r\n")
+        head_of(memo, GET + agent % b"" + b"\r\n")
+
+    for token in (b"mine", b"theirs"):
+        assert memo.find(GET + agent % token + b"Authorization: Bearer \r\n\r\n") is None
+        assert memo.find(GET + agent % token + b"\r\n") is None
+    assert len(memo) == 0
+
+
+def test_a_head_is_known_whatever_comes_behind_it() -> None:
+    memo = Memo(10)
+    raw = bearing(b"token")
+    for _ in range(2):
+        head_of(memo, raw)
+
+    for behind in (b"", raw, b"GET", b"\r\n\r\n"):
+        guard = Guard(DEFAULT, memo)
+        guard.receive(raw + behind)
+        head = guard.head()
+        assert head is not None
+        assert seen(head) == seen(head_of(Memo(1), raw))
+        assert guard.buffer == behind
+        assert guard.has_begun is (behind != b"")
 
 
 def test_a_head_is_kept_when_it_comes_the_second_time() -> None:

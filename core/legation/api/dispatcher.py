@@ -162,11 +162,11 @@ class Dispatcher(Surface):
                 audit,
             )
             try:
-                handled: Handled = (
-                    answer_once(route.operation, route.answer, call)
-                    if route.takes_key
-                    else route.answer(call)
-                )
+                handled: Handled
+                if route.takes_key:
+                    handled = answer_once(route.operation, route.answer, call)
+                else:
+                    handled = route.handler(call) if route.reads_nothing else route.answer(call)
                 while not isinstance(handled, _OUTCOMES):
                     handled = yield from handled
                 if isinstance(handled, Streamed):

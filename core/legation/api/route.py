@@ -128,7 +128,7 @@ class Route:
         rated: Whether it counts among the requests of a caller.  Probes do not, nor does what a
             provider sends, all of it from a few addresses.
         parameter: The path parameter that holds the id which scopes may name.
-        reads_nothing: Whether its handler takes the call alone.
+        reads_nothing: Whether its handler takes the call alone, so that it needs no `answer`.
         asks: The effect that asks for its body.
     """
 
@@ -186,8 +186,6 @@ class Route:
 
     def answer(self, call: Call) -> Handled:
         """Read what the row declares, and hand it to the handler."""
-        if self.reads_nothing:
-            return self.handler(call)
         given: list[Any] = []
         faults: tuple[Fault, ...] = ()
         query: Any = None
