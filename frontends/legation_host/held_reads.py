@@ -20,6 +20,7 @@ import httpcore2
 import httpx2
 from attrs import field
 
+from legation.http.chunk_joining import ChunkJoiner
 from legation.values import define
 
 __all__ = ["HeldStream", "Transport"]
@@ -39,6 +40,7 @@ class HeldStream(httpcore2.AsyncNetworkStream):
     _encrypted: bool = field(default=False, alias="encrypted")
     hold: Callable[[], Awaitable[None]] | None = field(default=None, init=False)
     empty: bool = field(default=False, init=False)
+    _joiner: ChunkJoiner = field(factory=ChunkJoiner, init=False)
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Return what comes next, empty at the end."""
@@ -46,10 +48,11 @@ class HeldStream(httpcore2.AsyncNetworkStream):
             await self.hold()
         data = await self._stream.read(max_bytes, timeout)
         self.empty = not self._encrypted and len(data) < max_bytes
-        return data
+        return self._joiner.feed(data)
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
         """Send `buffer`."""
+        self._joiner = ChunkJoiner()  # for the response: none is read before its request is sent
         await self._stream.write(buffer, timeout)
 
     async def aclose(self) -> None:
