@@ -286,7 +286,8 @@ class _Completion:
                 self.refused |= bool(text(part.get("refusal")))
                 for call in map(table, items(part.get("tool_calls"))):
                     self._part_of_call(call, whole=key == "message")
-            self.finish = text(choice.get("finish_reason")) or self.finish
+            if (finish := choice.get("finish_reason")) is not None:
+                self.finish = text(finish) or self.finish
         if said:
             self.pieces.append(said)
         return said
