@@ -136,5 +136,5 @@ def test_a_string_in_a_text_is_read_to_its_end(text: str, write: Any) -> None:
     string = write(text)
 
     assert scan_string(f"[{string},1]", 2) == (text, 1 + len(string))
-    with pytest.raises(ValueError, match="Unterminated|Invalid"):
+    with pytest.raises(ValueError, match=r"Unterminated|Invalid"):
         scan_string(string[:-1], 1)
