@@ -2,7 +2,7 @@
 
 `json.JSONEncoder.encode` makes its encoder in C anew for each call, which takes longer than the
 text of a small value.  Here it is made when the module is imported.  `decode` reads a text that an
-encoder wrote without the looks of `json.loads` for space around it.
+encoder wrote without the looks of `json.loads` for space around it, `scan_string` one string in it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json.encoder
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-__all__ = ["Encode", "decode", "make_encode", "quote", "quote_ascii"]
+__all__ = ["Encode", "decode", "make_encode", "quote", "quote_ascii", "scan_string"]
 
 Encode: TypeAlias = Callable[[Any], str]
 
@@ -27,6 +27,12 @@ _MAKE: Final[Callable[..., Any] | None] = getattr(json.encoder, "c_make_encoder"
 
 _DECODER: Final[Any] = json.JSONDecoder()
 _SCAN: Final[Callable[[str, int], tuple[Any, int]]] = _DECODER.scan_once
+
+scan_string: Final[Callable[[str, int], tuple[str, int]]] = _DECODER.parse_string
+"""Return the string that begins behind its quote at a place, and the place behind its other quote.
+
+It raises ValueError where there is none.
+"""
 
 
 def decode(text: str) -> Any:

@@ -394,7 +394,7 @@ async def _open_stream(turn: _Turn, effect: OpenStream) -> Streaming | Unreachab
     body = await turn.resources.fetcher.open(effect)
     if isinstance(body, Unreachable):
         return body
-    stream = ReadAhead(body)
+    stream = ReadAhead(body, turn.resources.native)
     turn.resources.start(stream.pump)
     return Streaming(turn.streams.keep(stream), body.status, body.headers)
 

@@ -5,12 +5,17 @@ reads a stream in larger steps lets the kernel gather it meanwhile; but the clie
 reads when its parser has nothing left, cannot be asked where it is.  So its connections are made
 here, by the client's own means, and ask before they read.
 
+When such a read is wanted at last, the kernel nearly always has something.  On trio that is taken
+from the socket at once, without the scopes and the turn of the event loop that a read costs which
+may have to wait.
+
 Imported at the first request: what it rests on takes a while to load.
 """
 # ruff: noqa: ASYNC109  the interface is the client's
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
@@ -20,6 +25,7 @@ import httpcore2
 import httpx2
 from attrs import field
 
+from legation.http.chunk_joining import ChunkJoiner
 from legation.values import define
 
 __all__ = ["HeldStream", "Transport"]
@@ -37,23 +43,39 @@ class HeldStream(httpcore2.AsyncNetworkStream):
 
     _stream: httpcore2.AsyncNetworkStream
     _encrypted: bool = field(default=False, alias="encrypted")
+    _fd: int = field(default=-1, alias="fd")  # its socket, where that can be read at once
     hold: Callable[[], Awaitable[None]] | None = field(default=None, init=False)
     empty: bool = field(default=False, init=False)
+    _joiner: ChunkJoiner = field(factory=ChunkJoiner, init=False)
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Return what comes next, empty at the end."""
+        data: bytes | None = None
         if self.hold is not None:
             await self.hold()
-        data = await self._stream.read(max_bytes, timeout)
+            data = self._take(max_bytes)
+        if data is None:
+            data = await self._stream.read(max_bytes, timeout)
         self.empty = not self._encrypted and len(data) < max_bytes
-        return data
+        return self._joiner.feed(data)
+
+    def _take(self, max_bytes: int) -> bytes | None:
+        """Return what the kernel has, empty at the end; None where that is nothing by now."""
+        if self._fd < 0:
+            return None
+        try:
+            return os.read(self._fd, max_bytes)
+        except OSError:
+            return None  # where that is an error, who reads in the usual way is told
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
         """Send `buffer`."""
+        self._joiner = ChunkJoiner()  # for the response: none is read before its request is sent
         await self._stream.write(buffer, timeout)
 
     async def aclose(self) -> None:
         """Close the connection."""
+        self._fd = -1  # before the number is that of another
         await self._stream.aclose()
 
     async def start_tls(
@@ -63,6 +85,7 @@ class HeldStream(httpcore2.AsyncNetworkStream):
         timeout: float | None = None,
     ) -> HeldStream:
         """Return the same connection, encrypted."""
+        self._fd = -1
         stream = await self._stream.start_tls(ssl_context, server_hostname, timeout)
         return HeldStream(stream, encrypted=True)
 
@@ -76,6 +99,7 @@ class _Backend(httpcore2.AsyncNetworkBackend):
     """Opens connections on the event loop that runs."""
 
     _opener: httpcore2.AsyncNetworkBackend | None = field(default=None, init=False)
+    _on_trio: bool = field(default=False, init=False)
 
     async def connect_tcp(
         self,
@@ -86,18 +110,19 @@ class _Backend(httpcore2.AsyncNetworkBackend):
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> HeldStream:
         """Return a connection to `host`."""
-        if self._opener is None:
-            self._opener = _find_opener()
-        stream = await self._opener.connect_tcp(host, port, timeout, local_address, socket_options)
-        return HeldStream(stream)
+        opener = self._opener or self._find_opener()
+        stream = await opener.connect_tcp(host, port, timeout, local_address, socket_options)
+        # On asyncio the event loop may have read what the socket had.
+        fd = stream.get_extra_info("socket").fileno() if self._on_trio else -1
+        return HeldStream(stream, fd=fd)
 
-
-def _find_opener() -> httpcore2.AsyncNetworkBackend:
-    loop: Any = anyio.lowlevel.current_token().native_token
-    made: Any = httpcore2  # what it has depends on what is installed
-    made = made.TrioBackend() if hasattr(loop, "run_sync_soon") else made.AnyIOBackend()
-    opener: httpcore2.AsyncNetworkBackend = made
-    return opener
+    def _find_opener(self) -> httpcore2.AsyncNetworkBackend:
+        loop: Any = anyio.lowlevel.current_token().native_token
+        made: Any = httpcore2  # what it has depends on what is installed
+        self._on_trio = hasattr(loop, "run_sync_soon")
+        opener: httpcore2.AsyncNetworkBackend
+        opener = self._opener = made.TrioBackend() if self._on_trio else made.AnyIOBackend()
+        return opener
 
 
 class _Body(httpx2.AsyncByteStream):

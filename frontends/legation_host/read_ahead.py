@@ -21,6 +21,7 @@ from legation.effects import Unreachable
 from legation.values import define
 
 from .fetch import ResponseBody
+from .native import EITHER, Event, Native, Scope
 
 __all__ = ["ReadAhead"]
 
@@ -35,17 +36,23 @@ _TURNS: Final = 256
 
 @define(eq=False)
 class ReadAhead:
-    """Reads `body` while its `pump` runs."""
+    """Reads `body` while its `pump` runs; it waits by what `native` makes."""
 
     _body: ResponseBody
+    _native: Native = EITHER
     _come: list[bytes] = field(factory=list[bytes], init=False)
     _size: int = field(default=0, init=False)
     _last: bytes | Unreachable | Exception | None = field(default=None, init=False)
     _wanted: bool = field(default=False, init=False)
-    _news: anyio.Event = field(factory=anyio.Event, init=False)
-    _room: anyio.Event = field(factory=anyio.Event, init=False)
-    _done: anyio.Event = field(factory=anyio.Event, init=False)
-    _scope: anyio.CancelScope = field(factory=anyio.CancelScope, init=False)
+    _news: Event = field(init=False)
+    _room: Event = field(init=False)
+    _done: Event = field(init=False)
+    _scope: Scope = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        native = self._native
+        self._news, self._room, self._done = (native.make_event() for _ in range(3))
+        self._scope = native.make_scope()
 
     async def pump(self) -> None:
         """Read the body to its end, or until it is closed; then let go of it."""
@@ -89,7 +96,7 @@ class ReadAhead:
             await self._await_room()
 
     async def _await_room(self) -> None:
-        self._room = anyio.Event()
+        self._room = self._native.make_event()
         await self._room.wait()
 
     async def next(self, timeout_seconds: float, rest_seconds: float = 0.0) -> bytes | Unreachable:
@@ -99,14 +106,14 @@ class ReadAhead:
         """
         rest_seconds = min(rest_seconds, timeout_seconds / 2)  # the rest of the time is to read in
         if rest_seconds > 0 and self._is_reading():
-            with anyio.move_on_after(rest_seconds):
+            with self._native.limit(rest_seconds):
                 await self._done.wait()
             timeout_seconds -= rest_seconds
         self._wanted = True
         self._room.set()
         if not self._come and self._last is None:
-            self._news = anyio.Event()
-            with anyio.move_on_after(timeout_seconds):
+            self._news = self._native.make_event()
+            with self._native.limit(timeout_seconds):
                 await self._news.wait()
         if self._body.held is not None:
             await self._read_on()

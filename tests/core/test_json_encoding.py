@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from legation.http.messages import compact_json
-from legation.json_encoding import decode, make_encode, quote
+from legation.json_encoding import decode, make_encode, quote, scan_string
 from legation.store.audit_entries import encode_json
 
 STRICT: Final = json.JSONEncoder(
@@ -129,3 +129,12 @@ def test_a_python_without_such_an_encoder_has_its_own(make: Any) -> None:
 def test_an_encoder_that_looks_for_cycles_is_refused() -> None:
     with pytest.raises(ValueError, match="cannot be shared"):
         make_encode(json.JSONEncoder())
+
+
+@given(st.text(), st.sampled_from([json.dumps, quote]))
+def test_a_string_in_a_text_is_read_to_its_end(text: str, write: Any) -> None:
+    string = write(text)
+
+    assert scan_string(f"[{string},1]", 2) == (text, 1 + len(string))
+    with pytest.raises(ValueError, match=r"Unterminated|Invalid"):
+        scan_string(string[:-1], 1)

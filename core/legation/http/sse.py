@@ -151,6 +151,7 @@ class ForeignEvent:
 
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_DATA: Final = b"data: "
 
 
 @define
@@ -176,12 +177,17 @@ class Decoder:
         if self._after_return:  # the second half of a line end
             data = data.removeprefix(b"\n")
         self._after_return = data.endswith(b"\r")
-        *lines, rest = _LINE_END.split(data)
+        *lines, rest = _LINE_END.split(data) if b"\r" in data else data.split(b"\n")
         events: list[ForeignEvent] = []
         if lines:
             lines[0] = self._whole(lines[0])
         for line in lines:
-            self._take(line, events)
+            if line.startswith(_DATA):  # nearly every line that says something is one
+                self._data.append(line[len(_DATA) :].decode("utf-8", "replace"))
+            elif line:
+                self._take(line)
+            else:
+                self._end(events)
         self._line += rest
         return events
 
@@ -195,17 +201,19 @@ class Decoder:
             line = line.removeprefix(_BYTE_ORDER_MARK)
         return line
 
-    def _take(self, line: bytes, events: list[ForeignEvent]) -> None:
-        if line:
-            name, _, value = line.partition(b":")
-            text = value.removeprefix(b" ").decode("utf-8", "replace")
-            if name == b"data":
-                self._data.append(text)
-            elif name == b"event":
-                self._name = text
-            elif name == b"id":
-                self._id = text
-            return
+    def _take(self, line: bytes) -> None:
+        """Take a line that is not empty."""
+        name, _, value = line.partition(b":")
+        text = value.removeprefix(b" ").decode("utf-8", "replace")
+        if name == b"data":
+            self._data.append(text)
+        elif name == b"event":
+            self._name = text
+        elif name == b"id":
+            self._id = text
+
+    def _end(self, events: list[ForeignEvent]) -> None:
+        """Take an empty line: add the event in front of it to `events`, if there is one."""
         if self._data:
             events.append(ForeignEvent(self._name, "\n".join(self._data), self._id))
             self._data.clear()

@@ -51,6 +51,7 @@ from .provider_json import (
     table,
     text,
 )
+from .repeated_chunks import RepeatedChunk
 from .trouble import Trouble
 
 __all__ = ["ChatCompletions", "check_answer"]
@@ -224,6 +225,7 @@ class _Completion:
     drafts: list[Draft] = field(factory=list[Draft])
     indexed: dict[int, Draft] = field(factory=dict[int, Draft])
     thinking: Thinking = field(factory=Thinking)
+    repeated: RepeatedChunk = field(factory=RepeatedChunk)
 
     @property
     def visible(self) -> Sequence[str]:
@@ -238,6 +240,9 @@ class _Completion:
     def event(self, event: ForeignEvent) -> str:
         """Take the next chunk."""
         data = event.data.strip()
+        repeated = self.repeated.read(data)
+        if repeated is not None and event.name != "error":
+            return self._keep(storable(repeated))
         self.complete = data == _DONE
         if self.complete or not data:
             return ""
@@ -245,6 +250,7 @@ class _Completion:
         if event.name == "error":
             raise _judge_error(chunk.get("error") or chunk)
         check_answer(chunk)
+        self.repeated.learn(data, chunk)
         return self._chunk(chunk, "delta")
 
     def whole(self, value: Any) -> str:
@@ -286,7 +292,11 @@ class _Completion:
                 self.refused |= bool(text(part.get("refusal")))
                 for call in map(table, items(part.get("tool_calls"))):
                     self._part_of_call(call, whole=key == "message")
-            self.finish = text(choice.get("finish_reason")) or self.finish
+            if (finish := choice.get("finish_reason")) is not None:
+                self.finish = text(finish) or self.finish
+        return self._keep(said)
+
+    def _keep(self, said: str) -> str:
         if said:
             self.pieces.append(said)
         return said

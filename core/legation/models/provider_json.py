@@ -14,6 +14,7 @@ from attrs import field
 
 from ..http.bodies.json_text import parse_json
 from ..http.messages import compact_json
+from ..json_encoding import decode
 from ..values import define
 from .conversation import ToolCall, storable
 from .trouble import Trouble
@@ -45,7 +46,7 @@ _MOST_TOKENS: Final = 1 << 31
 def json_value(document: str | bytes) -> Any:
     """Return the value of a JSON text; None where it is none, as for `null`."""
     try:
-        return json.loads(document)
+        return decode(document) if isinstance(document, str) else json.loads(document)
     except (ValueError, RecursionError):
         return None
 

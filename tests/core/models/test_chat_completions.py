@@ -285,6 +285,23 @@ def test_what_came_at_once_is_told_at_once() -> None:
     assert outcome.said == ("Good morning",)
 
 
+def test_chunks_that_differ_in_their_text_alone_are_one_answer() -> None:
+    words = ["", "a ", "a ", 'quote" ', "", "\ud83d ", "line\n", "{} "]
+    saying = [chunk({"content": word}) for word in words]
+
+    outcome = streamed(*saying, chunk({"content": "end"}, id="d"), STOP, USAGE, "[DONE]")
+
+    assert outcome.reply == Reply('a a quote" \ufffd line\n{} end', Usage(7, 3))
+
+
+def test_an_error_that_looks_like_the_chunk_before_is_one() -> None:
+    saying = ("", chunk({"content": "a"}))
+
+    outcome = asked(MODEL, HELLO, Played((sse([saying, saying, ("error", saying[1])]),)))
+
+    assert outcome.reason == "unreachable"
+
+
 def test_usage_may_stand_in_any_chunk_and_the_last_one_counts() -> None:
     first = {"prompt_tokens": 7, "completion_tokens": 1}
     last = {"prompt_tokens": 7, "completion_tokens": 2}
