@@ -25,6 +25,7 @@ from .values import define
 
 __all__ = [
     "CHARACTERS",
+    "ENDED_RUNS",
     "EVENTS_OF_A_RUN",
     "REMEMBERED_SECONDS",
     "RUNS",
@@ -38,6 +39,10 @@ W = TypeVar("W", bound=Hashable)
 EVENTS_OF_A_RUN: Final = 1_024
 CHARACTERS: Final = 32 << 20
 RUNS: Final = 4_096
+ENDED_RUNS: Final = 64
+"""How many runs that have ended are held: until those who follow them have taken the last events.
+Whoever comes later asks the database.  More of them would be memory that nobody reads."""
+
 TOPICS: Final = 4_096
 REMEMBERED_SECONDS: Final = 60.0
 
@@ -116,6 +121,7 @@ class NodeState(Generic[W]):
     sequence: int = field(default=0, init=False)
     followers: int = field(default=0, init=False)
     _feeds: OrderedDict[str, _Feed] = field(factory=OrderedDict[str, _Feed], init=False)
+    _ended: deque[str] = field(factory=deque[str], init=False)
     _characters: int = field(default=0, init=False)
     _nudged: OrderedDict[str, int] = field(factory=OrderedDict[str, int], init=False)
     _nudged_elsewhere: OrderedDict[str, int] = field(factory=OrderedDict[str, int], init=False)
@@ -144,6 +150,8 @@ class NodeState(Generic[W]):
             feed.heard = now
             self._characters += feed.characters - before
             self._feeds.move_to_end(run_id)
+            if events[-1].final:
+                self._end(run_id)
             self._forget(now - REMEMBERED_SECONDS)
         return self._take(("event", digest(run_id))) if self.followers else ()
 
@@ -161,6 +169,16 @@ class NodeState(Generic[W]):
                 return
             self._feeds.popitem(last=False)
             self._characters -= oldest.characters
+
+    def _end(self, run_id: str) -> None:
+        """Drop the run that ended longest ago, unless it was continued behind a pause."""
+        self._ended.append(run_id)
+        if len(self._ended) > ENDED_RUNS:
+            oldest = self._ended.popleft()
+            feed = self._feeds.get(oldest)
+            if feed is not None and feed.events[-1].final:
+                del self._feeds[oldest]
+                self._characters -= feed.characters
 
     def held_events(self, run_id: str, after: int) -> tuple[StoredEvent, ...] | None:
         """Return the events behind `after`; empty over a gap, None when there are none yet."""

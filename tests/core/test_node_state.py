@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from legation.node_state import (
     CHARACTERS,
+    ENDED_RUNS,
     EVENTS_OF_A_RUN,
     REMEMBERED_SECONDS,
     RUNS,
@@ -114,6 +115,51 @@ def test_runs_not_heard_of_for_long_are_forgotten() -> None:
     state.publish("new", events(1), REMEMBERED_SECONDS * 1.1)
 
     assert list(state._feeds) == ["newer", "new"]
+
+
+def ended(seq: int) -> tuple[StoredEvent, ...]:
+    return (StoredEvent(seq, "event", "{}", final=True),)
+
+
+def test_few_runs_that_have_ended_are_held() -> None:
+    state = fresh()
+    state.publish("r", events(1), 0.0)
+    for number in range(ENDED_RUNS + 5):
+        state.publish(f"run {number}", ended(1), 0.0)
+
+    assert [*state._feeds] == ["r", *(f"run {number}" for number in range(5, ENDED_RUNS + 5))]
+    assert state._characters == sum(feed.characters for feed in state._feeds.values())
+    assert len(state._ended) == ENDED_RUNS
+
+
+def test_a_run_that_was_continued_behind_its_end_is_held() -> None:
+    state = fresh()
+    state.publish("paused", ended(1), 0.0)
+    state.publish("paused", events(2), 0.0)
+    for number in range(ENDED_RUNS):
+        state.publish(f"run {number}", ended(1), 0.0)
+
+    assert state.held_events("paused", 1) == events(2)
+
+
+def test_a_run_that_is_forgotten_before_those_that_ended_is_no_loss() -> None:
+    state = fresh()
+    state.publish("r", ended(1), 0.0)
+    for number in range(ENDED_RUNS + 1):
+        state.publish(f"run {number}", ended(1), REMEMBERED_SECONDS + 1)
+
+    assert state.held_events("r", 0) is None
+    assert state.runs_held == ENDED_RUNS
+
+
+def test_who_waits_for_the_end_of_a_run_takes_it() -> None:
+    state = fresh()
+    for number in range(ENDED_RUNS):
+        state.publish(f"run {number}", ended(1), 0.0)
+    state.next_events("r", 0, "me")
+
+    assert state.publish("r", ended(1), 0.0) == ("me",)
+    assert state.held_events("r", 0) == ended(1)
 
 
 def test_memory_is_bounded_in_runs_characters_and_topics() -> None:
