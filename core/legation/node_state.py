@@ -151,7 +151,7 @@ class NodeState(Generic[W]):
             self._characters += feed.characters - before
             self._feeds.move_to_end(run_id)
             if events[-1].final:
-                self._end(run_id)
+                self._ended.append(run_id)
             self._forget(now - REMEMBERED_SECONDS)
         return self._take(("event", digest(run_id))) if self.followers else ()
 
@@ -161,7 +161,16 @@ class NodeState(Generic[W]):
         return self._take(("event", key))
 
     def _forget(self, stale: float) -> None:
-        """Drop the runs heard of longest ago, but never the last."""
+        """Drop the run that ended longest ago, unless it was continued behind a pause.
+
+        Drop as well the runs heard of longest ago, but never the last.
+        """
+        if len(self._ended) > ENDED_RUNS:
+            ended = self._ended.popleft()
+            feed = self._feeds.get(ended)
+            if feed is not None and feed.events[-1].final:
+                del self._feeds[ended]
+                self._characters -= feed.characters
         while len(self._feeds) > 1:
             oldest = next(iter(self._feeds.values()))
             crowded = len(self._feeds) > RUNS or self._characters > CHARACTERS
@@ -169,16 +178,6 @@ class NodeState(Generic[W]):
                 return
             self._feeds.popitem(last=False)
             self._characters -= oldest.characters
-
-    def _end(self, run_id: str) -> None:
-        """Drop the run that ended longest ago, unless it was continued behind a pause."""
-        self._ended.append(run_id)
-        if len(self._ended) > ENDED_RUNS:
-            oldest = self._ended.popleft()
-            feed = self._feeds.get(oldest)
-            if feed is not None and feed.events[-1].final:
-                del self._feeds[oldest]
-                self._characters -= feed.characters
 
     def held_events(self, run_id: str, after: int) -> tuple[StoredEvent, ...] | None:
         """Return the events behind `after`; empty over a gap, None when there are none yet."""
