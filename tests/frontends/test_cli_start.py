@@ -51,8 +51,8 @@ OURS: Final = 368
 """So many modules of ours a platform without channels and keys imports, on SQLite.
 
 Of the commands it is the one that was typed; of the handlers those that every platform is asked for
-all the time; and nothing for several workers, PostgreSQL, or the models of a provider.  One reads ordinary heads
-of requests, which h11 did before.
+all the time; and nothing for several workers, PostgreSQL, or the models of a provider.  One of them
+reads ordinary heads of requests, which h11 did before.
 """
 
 COMPILED: Final = {"<legation.values>": 181, "<attrs generated methods legation": 21}
