@@ -106,6 +106,15 @@ def postgres(postgres_cluster: Cluster) -> Generator[str]:
         yield url
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty database of each engine, for this test alone."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/main.db"
+    found: str = request.getfixturevalue("postgres")
+    return found
+
+
 @pytest.fixture
 def postgres_database(postgres_cluster: Cluster) -> Generator[str]:
     """The URL of an empty database of PostgreSQL, for this test alone."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -65,14 +65,6 @@ class Sent:
     async def send(self, data: bytes) -> None:
         await anyio.lowlevel.checkpoint()
         self.chunks.append(data)
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[str]:
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/main.db"
-    else:
-        yield request.getfixturevalue("postgres")
 
 
 @asynccontextmanager

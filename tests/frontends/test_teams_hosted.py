@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +19,6 @@ from legation_testing import ScriptedModel, call
 from .test_runs_nodes import Node
 
 LOOPS = ["asyncio", "trio"]
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[str]:
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/main.db"
-    else:
-        yield request.getfixturevalue("postgres")
 
 
 def ask(member: str) -> Any:

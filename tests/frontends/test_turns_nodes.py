@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 from typing import Final
 
 import anyio
-import pytest
 import trio
 
 from legation import Agent, Database, Platform
@@ -20,14 +18,6 @@ from .test_runs_nodes import RUNS, Node
 
 RUNS_AT_ONCE: Final = 2
 MANY: Final = 30
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[str]:
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/main.db"
-    else:
-        yield request.getfixturevalue("postgres")
 
 
 class Work:

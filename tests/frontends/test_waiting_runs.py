@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import http.client
 import signal
-from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from functools import partial
-from pathlib import Path
 from typing import Final
-
-import pytest
 
 from legation.runs.watched_runs import LEFT_SECONDS
 
@@ -22,14 +18,6 @@ LEASE: Final = 5.0
 ONE_AT_ONCE: Final = {"CLUSTER_RUNS": "1"}
 
 nodes: Final = partial(node, lease=LEASE, env=ONE_AT_ONCE)
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[str]:
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/main.db"
-    else:
-        yield request.getfixturevalue("postgres")
 
 
 def begin_two(port: int, seconds: float) -> tuple[str, str]:

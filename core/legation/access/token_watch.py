@@ -44,7 +44,7 @@ class TokenWatch:
         """Seconds from the last look to the end of the token: a stream waits no longer."""
         return (self.until_us - self.looked_us) / 1_000_000
 
-    def left_at(self, now_us: int) -> float:
+    def seconds_left(self, now_us: int) -> float:
         """Return the seconds from `now_us` to the end of the token, or since that, as negative."""
         return (self.until_us - now_us) / 1_000_000
 

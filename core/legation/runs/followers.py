@@ -350,7 +350,7 @@ class _Follower:
             if followed.context.draining:
                 seconds = min(seconds, POLL_SECONDS)
             if token is not None:
-                seconds = min(seconds, max(0.0, token.left_at(now_us)))
+                seconds = min(seconds, max(0.0, token.seconds_left(now_us)))
             emitted = yield from self.show((yield from self.listen(seconds, last=not stays)))
             if not (stays or self.ended or self.over):
                 return (yield from followed.depart(self.shown))

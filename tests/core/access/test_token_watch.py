@@ -63,8 +63,8 @@ def test_it_is_looked_at_four_times_a_second() -> None:
 def test_what_is_left_counts_from_any_time() -> None:
     watched = watch(gate(), ISSUER.token(exp=NOW + 5))
 
-    assert watched.left_at(NOW_US + 4 * SECOND) == 11.0
-    assert watched.left_at(NOW_US + 16 * SECOND) == -1.0
+    assert watched.seconds_left(NOW_US + 4 * SECOND) == 11.0
+    assert watched.seconds_left(NOW_US + 16 * SECOND) == -1.0
 
 
 def test_what_tokens_are_judged_by_differs_with_keys_and_revocations() -> None:
